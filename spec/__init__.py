@@ -1,0 +1,1 @@
+"""An executable specification of lecture notes on PyTorch resource accounting."""

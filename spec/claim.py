@@ -1,0 +1,110 @@
+"""What the notes claim: one object per statement, and the decorators that tie a test to it."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+import pytest
+
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+class Standing(Enum):
+    """Our finding about the notes' own wording."""
+
+    HOLDS = "holds"
+    HOLDS_IF = "holds if"
+    CORRECTED = "corrected"
+
+
+HOLDS, HOLDS_IF, CORRECTED = Standing
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of the notes, the law that the tests assert, and our finding about the wording.
+
+    `condition` is what the notes leave out (HOLDS_IF) or get wrong (CORRECTED).
+    """
+
+    chapter: str
+    name: str
+    section: str
+    says: str
+    law: str
+    standing: Standing = HOLDS
+    condition: str = ""
+    source: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.chapter}.{self.name}"
+
+
+class Chapter:
+    """The claims of one chapter of the notes, in the order they are written."""
+
+    def __init__(self, name: str, *, section: str, title: str) -> None:
+        self.name = name
+        self.section = section
+        self.title = title
+        self.claims: list[Claim] = []
+
+    def claim(
+        self,
+        name: str,
+        *,
+        says: str,
+        law: str,
+        section: str = "",
+        standing: Standing = HOLDS,
+        condition: str = "",
+        source: str = "",
+    ) -> Claim:
+        """State a claim; `section` is the chapter's unless it is given."""
+        claim = Claim(self.name, name, section or self.section, says, law, standing, condition, source)
+        self.claims.append(claim)
+        return claim
+
+
+def verifies(*claims: Claim) -> Callable[[Test], Test]:
+    """Mark a test that shows that each claim's law holds."""
+    return _ties("verifies", claims)
+
+
+def refutes(*claims: Claim) -> Callable[[Test], Test]:
+    """Mark a test that shows an input on which the notes' literal wording fails."""
+    return _ties("refutes", claims)
+
+
+def _ties(role: str, claims: Sequence[Claim]) -> Callable[[Test], Test]:
+    def tie(test: Test) -> Test:
+        for claim in reversed(claims):
+            test = pytest.mark.claim(id=claim.id, role=role)(test)
+        return test
+
+    return tie
+
+
+def problems(chapters: Sequence[Chapter]) -> Iterator[str]:
+    """Yield one line for each thing that is wrong with the claims themselves."""
+    ids: set[str] = set()
+    statements: dict[str, str] = {}
+    for claim in (claim for chapter in chapters for claim in chapter.claims):
+        if not re.fullmatch(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*", claim.id):
+            yield f"malformed claim id {claim.id!r}: write chapter.name in lower case, words joined by hyphens"
+        if claim.id in ids:
+            yield f"duplicate claim id {claim.id!r}: ids are unique and never change"
+        ids.add(claim.id)
+        for field, text in (("statement", claim.says), ("law", claim.law)):
+            if not text.strip():
+                yield f"claim {claim.id} has an empty {field}"
+            if re.search(r"\bshould\b", text, re.IGNORECASE):
+                yield f'claim {claim.id} has a {field} that says "should": say what is'
+        same = statements.setdefault(claim.says.strip().casefold(), claim.id)
+        if same != claim.id:
+            yield f"claims {same} and {claim.id} make the same statement: {claim.says}"
+        if claim.standing is not HOLDS and not claim.condition:
+            yield f"claim {claim.id} is {claim.standing.value!r} but gives no condition"

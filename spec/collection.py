@@ -1,0 +1,89 @@
+"""What is checked before any test runs: that every claim has its tests, and every test its claim."""
+
+import difflib
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+
+import pytest
+import torch
+
+from spec.claim import Chapter, Standing
+
+ROOMS = {("tests", "claims"), ("tests", "benchmarks")}
+
+
+def claims_of(item: pytest.Item | object) -> list[tuple[str, str]]:
+    """Return (claim id, role) for each claim a test is tied to, outermost decorator first."""
+    if isinstance(item, pytest.Item):
+        marks = list(item.iter_markers("claim"))
+    else:
+        marks = [mark for mark in getattr(item, "pytestmark", []) if mark.name == "claim"]
+    pairs = [(str(mark.kwargs.get("id", "")), str(mark.kwargs.get("role", ""))) for mark in marks]
+    return list(dict.fromkeys(pairs))
+
+
+def device_kinds(names: Sequence[str], accelerators: Sequence[torch.device]) -> list[str]:
+    """Return the kinds of device ("cpu", "accelerator") that a test with these fixtures runs on.
+
+    A benchmark is timed on the accelerator, or else on the CPU.
+    """
+    if "accelerator" in names:
+        return ["accelerator"]
+    if "device" not in names:
+        return ["cpu"]
+    if "benchmark" in names:
+        return ["accelerator"] if accelerators else ["cpu"]
+    return ["cpu", "accelerator"]
+
+
+def siblings(item: pytest.Item, device: str, accelerators: Sequence[torch.device]) -> dict[str, list[str]]:
+    """Return, for each claim of a test, every test in its module that is tied to the claim and runs on the device."""
+    kind = "cpu" if device == "cpu" else "accelerator"
+    found: dict[str, list[str]] = {claim: [] for claim, _ in claims_of(item)}
+    for name, value in vars(getattr(item, "module", None)).items():
+        tied = [claim for claim, _ in claims_of(value) if claim in found] if callable(value) else []
+        if tied and kind in device_kinds(list(inspect.signature(value).parameters), accelerators):
+            for claim in tied:
+                found[claim].append(name)
+    return found
+
+
+def problems(items: Sequence[pytest.Item], chapters: Sequence[Chapter], whole: bool) -> Iterator[str]:
+    """Yield one line for each test without a claim and, in a `whole` suite, each claim without a test."""
+    claims = {claim.id: claim for chapter in chapters for claim in chapter.claims}
+    roles: dict[str, set[str]] = {claim: set() for claim in claims}
+    for item in items:
+        ties = claims_of(item)
+        room = item.path.relative_to(item.config.rootpath).parts[:2] if _below(item) else ()
+        if room in ROOMS and not ties:
+            yield f"{item.nodeid} is tied to no claim: decorate it with @verifies(CLAIM) or @refutes(CLAIM)"
+        for claim, role in ties:
+            if claim not in claims:
+                yield f"{item.nodeid} is tied to {claim!r}, which no chapter states{suggestion(claim, list(claims))}"
+            else:
+                roles[claim].add(role)
+    for claim_id, found in roles.items() if whole else ():
+        if "verifies" not in found:
+            yield f"claim {claim_id} has no test: write one under tests/claims and decorate it with @verifies"
+        if claims[claim_id].standing is not Standing.HOLDS and "refutes" not in found:
+            standing = claims[claim_id].standing.value
+            yield f"claim {claim_id} is {standing!r} but no @refutes test shows where the notes' wording fails"
+
+
+def unknown_claims(markexpr: str, chapters: Sequence[Chapter]) -> Iterator[str]:
+    """Yield one line for each claim id in a -m expression that no chapter states."""
+    ids = [claim.id for chapter in chapters for claim in chapter.claims]
+    for name in re.findall(r"""\bid\s*=\s*['"]([^'"]*)['"]""", markexpr):
+        if name not in ids:
+            yield f"-m: no claim has the id {name!r}{suggestion(name, ids)}"
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """Return "; did you mean …?" where a known name is near."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _below(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(item.config.rootpath)

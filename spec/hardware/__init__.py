@@ -1,0 +1,1 @@
+"""Which device this is, and what the run was measured on."""

@@ -1,0 +1,90 @@
+"""The package under test: found by name, imported module by module when a test first asks."""
+
+import importlib
+import importlib.util
+import types
+
+import pytest
+
+from spec import contract, guard
+
+
+class ImplementationError(Exception):
+    """What the implementation does that makes its claims fail; the message is one line."""
+
+
+class Implementation:
+    """Attribute access gives a chapter's module: `impl.storage.can_view(…)`."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> "Chapter":
+        if name.startswith("_"):  # what pytest and hypothesis ask of any object
+            raise AttributeError(name)
+        chapter = Chapter(self._package, name)
+        setattr(self, name, chapter)
+        return chapter
+
+
+class Chapter:
+    """One module of the implementation; a name is checked against the contract when it is first used."""
+
+    def __init__(self, package: str, name: str) -> None:
+        self._path = f"{package}.{name}"
+        self._contract = contract.chapter(name)
+        self._module, self._error = _import(self._path)
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if isinstance(self._error, str):
+            raise ImplementationError(self._error)
+        if self._module is None:
+            pytest.skip(f"not implemented: there is no module {self._path}")
+        entry = self._contract.get(name)
+        if not hasattr(self._module, name):
+            raise ImplementationError(f"{self._path} lacks {name}{entry or ''}")
+        value = getattr(self._module, name)
+        if entry and (mismatch := entry.mismatch(value)):
+            raise ImplementationError(f"{self._path}.{name} {mismatch}")
+        setattr(self, name, value)
+        return value
+
+
+def find(package: str) -> str:
+    """Return why `package` cannot be an implementation; an empty string if it can. Runs none of its code."""
+    if not all(part.isidentifier() for part in package.split(".")):
+        return f"--spec-impl={package}: not a package name; write it as in an import, for example --spec-impl=mine"
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        spec = None
+    except BaseException:  # a parent package that fails to import: its claims say so
+        return ""
+    if spec is None:
+        return f"--spec-impl={package}: no such package on the import path; run pytest from the folder that holds it"
+    if spec.submodule_search_locations is None:
+        return f"--spec-impl={package}: a single module; an implementation is a package with a module per chapter"
+    return ""
+
+
+def _import(path: str) -> tuple[types.ModuleType | None, str | None]:
+    """Import a module: the module, or None and what went wrong, or None and None where it does not exist."""
+    module, error = None, None
+    with guard.watched() as left:
+        try:
+            module = importlib.import_module(path)
+        except ModuleNotFoundError as missing:
+            if missing.name != path:
+                error = f"{path} cannot be imported: {missing}"
+        except SystemExit as stop:
+            error = f"{path} calls sys.exit({stop.code!r}) when it is imported"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as raised:
+            text = " ".join(str(raised).split())
+            error = f"{path} cannot be imported: it raises {type(raised).__name__}: {text}"
+    if left and error is None:
+        error = f"{path}, when it is imported, {'; '.join(left)}"
+    return module, error

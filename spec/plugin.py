@@ -1,0 +1,176 @@
+"""The pytest plugin: options, markers, fixtures and hooks."""
+
+import json
+import os
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+from spec import claims, collection, contract, implementation, profiles, running
+from spec.claim import Chapter, problems
+from spec.evidence import Evidence
+from spec.hardware import devices, environment
+from spec.report import files
+from spec.report.reporter import Reporter
+from spec.report.verdicts import ABSENT
+
+CHAPTERS = pytest.StashKey[Sequence[Chapter]]()
+ACCELERATORS = pytest.StashKey[list[torch.device]]()
+EVIDENCE = pytest.StashKey[Evidence]()
+HEADER = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("spec", "the specification of the lecture notes")
+    group.addoption("--spec-impl", default=contract.REFERENCE, metavar="PACKAGE", help="the package to check")
+    group.addoption("--spec-device", metavar="DEVICE", help="check on this device only, such as cpu or cuda:1")
+    group.addoption("--spec-report", metavar="DIR", help=f"write {files.CLAIMS} and {files.JUNIT} into this folder")
+    parser.addini("spec_claims", "the package whose modules state the claims", default="spec.claims")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    option = config.option
+    config.addinivalue_line("markers", "claim(id, role): the claim of the notes that the test verifies or refutes")
+    config.addinivalue_line("markers", "gpu: needs an accelerator")
+    sys.path.append(str(config.invocation_params.dir))  # where a student's own package lies
+    chapters = claims.load(config.getini("spec_claims"))
+    faults = list(problems(chapters)) or list(collection.unknown_claims(option.markexpr or "", chapters))
+    profile = option.hypothesis_profile or ("ci" if os.environ.get("CI") else "default")
+    if profile not in profiles.EXAMPLES:
+        faults.append(f"--hypothesis-profile={profile}: no such profile; there are {', '.join(profiles.EXAMPLES)}")
+    if fault := implementation.find(option.spec_impl):
+        faults.append(fault)
+    present = devices.accelerators()
+    chosen = devices.parse(option.spec_device) if option.spec_device else None
+    if isinstance(chosen, str):
+        faults.append(chosen)
+    folder = _report_folder(config)
+    if folder and (fault := files.prepare(folder)):
+        faults.append(fault)
+    if faults:
+        raise pytest.UsageError(*faults)
+
+    profiles.register(option.spec_impl)
+    settings.load_profile(profile)
+    timed = option.benchmark_only or option.benchmark_enable or _words(option.markexpr) == {"gpu"}
+    option.benchmark_disable = option.benchmark_disable or not timed
+    if folder and not option.xmlpath:
+        option.xmlpath = str(folder / files.JUNIT)
+    config.stash[CHAPTERS] = chapters
+    config.stash[ACCELERATORS] = [device for device in present if chosen in (None, device)]
+    config.stash[EVIDENCE] = Evidence()
+    if not hasattr(config, "workerinput"):
+        used = [torch.device("cpu"), *config.stash[ACCELERATORS]]
+        seed = "fixed" if profile == "ci" else str(config.getoption("hypothesis_seed", None) or "random")
+        receipt = environment.receipt(option.spec_impl, profile, seed, used)
+        config.stash[HEADER] = environment.header(receipt)
+        config.pluginmanager.register(Reporter(chapters, receipt, folder), "spec-reporter")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return config.stash.get(HEADER, [])
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    names = metafunc.fixturenames
+    accelerators = metafunc.config.stash[ACCELERATORS]
+    for argument in {"device", "accelerator"} & set(names):
+        params = []
+        for kind in collection.device_kinds(names, accelerators):
+            if kind == "cpu":
+                params.append(pytest.param(torch.device("cpu"), id="cpu"))
+            elif accelerators:
+                params += [pytest.param(device, id=str(device), marks=pytest.mark.gpu) for device in accelerators]
+            else:
+                absent = pytest.mark.skip(reason=_no_accelerator(metafunc.config))
+                params.append(pytest.param(None, id=ABSENT, marks=[pytest.mark.gpu, absent]))
+        metafunc.parametrize(argument, params)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    option = config.option
+    narrowed = option.ignore or option.ignore_glob or option.lf or session.testsfailed
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not narrowed
+    if faults := list(collection.problems(items, config.stash[CHAPTERS], bool(whole))):
+        raise pytest.UsageError(*faults)
+    accelerators = config.stash[ACCELERATORS]
+    for item in items:
+        ties = collection.claims_of(item)
+        if ties:
+            device = running.device_of(item)
+            item.user_properties += [
+                ("claims", " ".join(dict.fromkeys(claim for claim, _ in ties))),
+                ("device", device),
+                ("tests", json.dumps(collection.siblings(item, device, accelerators))),
+            ]
+            running.show_examples_to(config.stash[EVIDENCE], item)
+    if option.benchmark_only:
+        _keep(config, items, [item for item in items if "benchmark" in getattr(item, "fixturenames", ())])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    ties = collection.claims_of(item)
+    if not ties:
+        return (yield)
+    evidence = item.config.stash[EVIDENCE]
+    with running.judged(item, ties[0][0], evidence):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and call.excinfo and (ties := collection.claims_of(item)):
+        chapters = item.config.stash[CHAPTERS]
+        claim = next(claim for chapter in chapters for claim in chapter.claims if claim.id == ties[0][0])
+        running.explain(report, call.excinfo, item, claim)
+    return report
+
+
+@pytest.fixture(scope="session")
+def impl(pytestconfig: pytest.Config) -> implementation.Implementation:
+    """The implementation under test: `impl.storage.can_view(…)`."""
+    return implementation.Implementation(pytestconfig.option.spec_impl)
+
+
+@pytest.fixture(scope="session")
+def evidence(pytestconfig: pytest.Config) -> Evidence:
+    """Asserts and records what the running test measures."""
+    return pytestconfig.stash[EVIDENCE]
+
+
+@pytest.fixture(scope="session")
+def timed(pytestconfig: pytest.Config) -> bool:
+    """Whether benchmarks are measured in this run, or only passed through once."""
+    return not pytestconfig.option.benchmark_disable
+
+
+def _report_folder(config: pytest.Config) -> Path | None:
+    """Return where the report goes; only the process that gathers the results writes it."""
+    if config.option.spec_report is None or hasattr(config, "workerinput"):
+        return None
+    return Path(config.invocation_params.dir, config.option.spec_report)
+
+
+def _no_accelerator(config: pytest.Config) -> str:
+    if config.option.spec_device == "cpu":
+        return "no accelerator: --spec-device=cpu leaves it out"
+    return f"no accelerator: torch {torch.__version__} finds none on this machine"
+
+
+def _words(expression: str) -> set[str]:
+    return set(expression.split())
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], kept: Sequence[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept

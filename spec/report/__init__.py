@@ -1,0 +1,1 @@
+"""From evidence to verdicts, and from verdicts to the terminal and to files."""

@@ -1,0 +1,38 @@
+"""The report folder: claims.json, rewritten whole after each test, so that an interrupted run leaves a readable one."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from spec.report.verdicts import Finding
+
+CLAIMS = "claims.json"
+JUNIT = "junit.xml"
+SCHEMA = Path(__file__).with_name("claims.schema.json")
+
+
+def prepare(folder: Path) -> str:
+    """Make the folder; return one line that says why it cannot be written, or an empty string."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{CLAIMS}.{os.getpid()}"
+        probe.write_text("")
+        probe.unlink()
+        if (folder / CLAIMS).is_dir():
+            raise IsADirectoryError(f"{CLAIMS} is a folder")
+    except OSError as error:
+        return f"--spec-report={folder}: cannot be written: {error.strerror or error}; name another folder"
+    return ""
+
+
+def write(folder: Path, environment: dict[str, object], findings: Iterable[Finding], complete: bool) -> None:
+    """Replace claims.json in one step: a reader never sees half of it."""
+    report = {
+        "environment": environment,
+        "complete": complete,
+        "claims": [finding.json() for finding in findings],
+    }
+    scratch = folder / f".{CLAIMS}.{os.getpid()}"
+    scratch.write_text(json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+    os.replace(scratch, folder / CLAIMS)

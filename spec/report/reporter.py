@@ -1,0 +1,76 @@
+"""Gathers the tests' reports as they arrive, also from xdist's workers, and shows and writes what they amount to."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spec.claim import Chapter
+from spec.evidence import AMBIGUOUS
+from spec.report import files, terminal
+from spec.report.verdicts import Finding, Outcome, Verdict, findings
+
+
+class Reporter:
+    """The part of the plugin that runs where the results come together."""
+
+    def __init__(self, chapters: Sequence[Chapter], environment: dict[str, object], folder: Path | None) -> None:
+        self.chapters = chapters
+        self.environment = environment
+        self.folder = folder
+        self.outcomes: dict[str, Outcome] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        told = dict(report.user_properties)
+        if "claims" not in told:
+            return
+        outcome = self.outcomes.get(report.nodeid)
+        if outcome is None:
+            outcome = self.outcomes[report.nodeid] = Outcome(
+                report.nodeid, tuple(str(told["claims"]).split()), str(told["device"]), Verdict.HOLDS
+            )
+            outcome.expected = json.loads(str(told["tests"]))
+        outcome.evidence = json.loads(str(told.get("evidence", "[]")))
+        if report.failed:
+            outcome.verdict, outcome.reason = Verdict.FAILS, _first_line(report)
+        elif report.skipped:
+            reason = _reason(report)
+            outcome.reason = reason.removeprefix(AMBIGUOUS)
+            outcome.verdict = Verdict.UNCHECKED if reason == outcome.reason else Verdict.AMBIGUOUS
+        if report.when == "teardown":
+            self.write(complete=False)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self.write(complete=exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.outcomes:
+            terminalreporter.section("claims")
+            lines = terminal.table(
+                self.findings(), shutil.get_terminal_size((120, 24)).columns, terminalreporter.verbosity > 0
+            )
+            for line, markup in lines:
+                terminalreporter.write_line(line, **markup)
+        if self.folder:
+            terminalreporter.write_line(f"report: {self.folder / files.CLAIMS}, {self.folder / files.JUNIT}")
+
+    def findings(self) -> list[Finding]:
+        return list(findings(self.chapters, self.outcomes.values()))
+
+    def write(self, *, complete: bool) -> None:
+        if self.folder:
+            files.write(self.folder, self.environment, self.findings(), complete)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def _first_line(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = (crash.message if crash else str(report.longrepr)).strip().splitlines()
+    return lines[0] if lines else "failed"

@@ -1,0 +1,91 @@
+"""From the tests' outcomes to one verdict per claim and device."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spec.claim import Chapter, Claim
+from spec.evidence import Json
+
+NOT_RUN = "none of its tests ran"
+ABSENT = "accelerator"  # the device of a test that needs one where there is none
+
+
+class Verdict(Enum):
+    """What a run says of a claim. Only HOLDS is good news, and only FAILS is a failed test."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    AMBIGUOUS = "ambiguous"
+    UNCHECKED = "unchecked"
+
+
+@dataclass
+class Outcome:
+    """What became of one test on one device."""
+
+    test: str
+    claims: tuple[str, ...]
+    device: str
+    verdict: Verdict
+    reason: str = ""
+    evidence: list[Json] = field(default_factory=list)
+    expected: dict[str, list[str]] = field(default_factory=dict)  # by claim, its tests in this module, on this device
+
+
+@dataclass
+class Finding:
+    """The verdict on one claim on one device, with the evidence for it."""
+
+    claim: Claim
+    device: str
+    verdict: Verdict
+    reason: str
+    evidence: list[Json]
+
+    def json(self) -> Json:
+        """Return this row of the report as plain JSON values."""
+        claim = self.claim
+        return {
+            "id": claim.id,
+            "section": claim.section,
+            "statement": claim.says,
+            "law": claim.law,
+            "standing": claim.standing.value,
+            "condition": claim.condition,
+            "source": claim.source,
+            "device": self.device,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "evidence": self.evidence,
+        }
+
+
+def findings(chapters: Sequence[Chapter], outcomes: Iterable[Outcome]) -> Iterator[Finding]:
+    """Yield a finding per claim and device, in the notes' order; a claim no test of which ran is unchecked."""
+    by_claim: dict[str, dict[str, list[Outcome]]] = {}
+    for outcome in outcomes:
+        for claim_id in outcome.claims:
+            by_claim.setdefault(claim_id, {}).setdefault(outcome.device, []).append(outcome)
+    for claim in (claim for chapter in chapters for claim in chapter.claims):
+        devices = by_claim.get(claim.id)
+        if not devices:
+            yield Finding(claim, "", Verdict.UNCHECKED, NOT_RUN, [])
+            continue
+        # The accelerator that is not there matters only to a claim that needs one.
+        for device in [name for name in devices if name != ABSENT] or [ABSENT]:
+            yield _judge(claim, device, devices[device])
+
+
+def _judge(claim: Claim, device: str, outcomes: list[Outcome]) -> Finding:
+    worst = (Verdict.FAILS, Verdict.AMBIGUOUS, Verdict.UNCHECKED, Verdict.HOLDS)
+    verdict = next(v for v in worst if any(o.verdict is v for o in outcomes))
+    reasons = dict.fromkeys(o.reason for o in outcomes if o.verdict is verdict and o.reason)
+    evidence = [record | {"test": o.test} for o in outcomes for record in o.evidence]
+    if verdict is Verdict.HOLDS:
+        ran = {o.test.split("::")[-1].split("[")[0] for o in outcomes}
+        every = {test for o in outcomes for test in o.expected.get(claim.id, [])}
+        if missing := sorted(every - ran):
+            verdict = Verdict.UNCHECKED
+            reasons = {f"{len(ran)} of its {len(every)} tests ran, all passed; not run: {', '.join(missing)}": None}
+    return Finding(claim, device, verdict, "; ".join(reasons), evidence)

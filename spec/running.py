@@ -1,0 +1,166 @@
+"""One test of a claim, run and judged: what it was given, what it left behind, and what is told when it fails."""
+
+import functools
+import json
+import linecache
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from spec import contract, guard
+from spec.claim import Claim
+from spec.evidence import Evidence, EvidenceError
+from spec.implementation import ImplementationError
+
+FIXTURES = {"impl", "evidence", "benchmark", "timed", "device", "accelerator"}
+
+
+def device_of(item: pytest.Item) -> str:
+    """Return the device a test runs on: the one in its id, or else the CPU."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    for name in ("device", "accelerator"):
+        if name in params:
+            return "accelerator" if params[name] is None else str(params[name])
+    return "cpu"
+
+
+def show_examples_to(evidence: Evidence, item: pytest.Item) -> None:
+    """Let the evidence know each example that hypothesis draws for a test, under its argument names."""
+    handle = getattr(getattr(item, "obj", None), "hypothesis", None)
+    if handle is None or hasattr(handle.inner_test, "shown"):
+        return
+    inner: Callable[..., object] = handle.inner_test
+
+    @functools.wraps(inner)
+    def shown(*args: object, **kwargs: object) -> object:
+        evidence.example = inputs_of(kwargs)
+        return inner(*args, **kwargs)
+
+    shown.shown = True  # type: ignore[attr-defined]
+    handle.inner_test = shown
+
+
+def inputs_of(arguments: Mapping[str, Any]) -> dict[str, object]:
+    """Return a test's own inputs among its arguments; a device is worth a mention unless it is the CPU."""
+    inputs = {name: value for name, value in arguments.items() if name not in FIXTURES}
+    device = arguments.get("device") or arguments.get("accelerator")
+    return inputs | ({"device": str(device)} if device is not None and str(device) != "cpu" else {})
+
+
+def rerun(item: pytest.Item) -> str:
+    """Return the command that runs just this test in the same way."""
+    option = item.config.option
+    words = ["pytest", f'"{item.nodeid}"' if "[" in item.nodeid else item.nodeid]
+    if option.spec_impl != contract.REFERENCE:
+        words.append(f"--spec-impl={option.spec_impl}")
+    for name, value in (("profile", option.hypothesis_profile), ("seed", option.hypothesis_seed)):
+        if value is not None:
+            words.append(f"--hypothesis-{name}={value}")
+    if option.spec_device:
+        words.append(f"--spec-device={option.spec_device}")
+    return " ".join(words)
+
+
+@contextmanager
+def judged(item: pytest.Item, claim: str, evidence: Evidence) -> Iterator[None]:
+    """Run the body, a test of `claim`: whatever it meets ends as evidence, a skip, or one line that says what it did."""
+    package = item.config.option.spec_impl
+    inputs = inputs_of(getattr(getattr(item, "callspec", None), "params", {}))
+    error: BaseException | None = None
+    with evidence.running(claim, rerun(item), inputs):
+        try:
+            with guard.watched() as left:
+                try:
+                    yield
+                except (KeyboardInterrupt, pytest.exit.Exception, pytest.skip.Exception):
+                    left.clear()
+                    raise
+                except BaseException as raised:
+                    error = raised
+            if left:
+                first = f"\n{error}" if isinstance(error, EvidenceError) else ""
+                raise EvidenceError(
+                    f"[{claim}] {package} {'; '.join(left)}{first}\n  rerun: {evidence.rerun}"
+                ) from None
+            if error is not None:
+                _settle(error, package, evidence)
+        finally:
+            item.user_properties.append(("evidence", json.dumps(evidence.json())))
+
+
+def _settle(error: BaseException, package: str, evidence: Evidence) -> None:
+    """Raise what a test's exception means."""
+    frames = _frames_in(package, error)
+    if isinstance(error, ImplementationError):
+        evidence.fail(str(error))
+    if type(error) is NotImplementedError and frames and "raise NotImplementedError" in (frames[-1].line or ""):
+        pytest.skip(f"not implemented: {package}.{Path(frames[-1].filename).stem}.{frames[-1].name}")
+    if isinstance(error, SystemExit) and frames:
+        evidence.fail(f"{_place(package, frames)} calls sys.exit({error.code!r})")
+    if not isinstance(error, EvidenceError) and frames:
+        text = " ".join(str(error).split())
+        inputs = ", ".join(f"{name}={value!r}" for name, value in evidence.example.items())
+        told = f"{_place(package, frames)} raises {type(error).__name__}: {text}" + (f" for {inputs}" if inputs else "")
+        error.__notes__ = []
+        raise EvidenceError(
+            f"[{evidence.claim}] {told}\n  rerun: {evidence.rerun}\n\n{''.join(traceback.format_list(frames)).rstrip()}"
+        ) from error
+    raise error
+
+
+def _frames_in(package: str, error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of a traceback that lie in the implementation, outermost first."""
+    found = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = str(frame.f_globals.get("__name__", ""))
+        if name == package or name.startswith(f"{package}."):
+            code = frame.f_code
+            source = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+            found.append(traceback.FrameSummary(code.co_filename, line, code.co_name, lookup_line=False, line=source))
+    return found
+
+
+def _place(package: str, frames: list[traceback.FrameSummary]) -> str:
+    return f"{package}.{Path(frames[0].filename).stem}.{frames[0].name}"
+
+
+class Crash(NamedTuple):
+    """Where and why, for pytest's short summary."""
+
+    path: str
+    lineno: int
+    message: str
+
+
+class Told:
+    """A failure as a student reads it: the message, what the notes say, and the law; no traceback of the kit."""
+
+    def __init__(self, text: str, crash: Crash) -> None:
+        self.text = text
+        self.reprcrash = crash
+
+    def __str__(self) -> str:
+        return self.text
+
+    def toterminal(self, out: Any) -> None:
+        head, *rest = self.text.split("\n")
+        out.line(head, red=True, bold=True)
+        for line in rest:
+            out.line(line)
+
+
+def explain(
+    report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], item: pytest.Item, claim: Claim
+) -> None:
+    """Replace a failure's traceback by its message where the message says it all; else add the command to rerun it."""
+    if not isinstance(raised.value, EvidenceError):
+        report.sections.append(("rerun", rerun(item)))
+        return
+    head, *rest = str(raised.value).split("\n")
+    lines = [head, f"  notes: {claim.says} (§{claim.section})", f"  law:   {claim.law}"]
+    path, line, _ = item.location
+    report.longrepr = Told("\n".join(lines + rest), Crash(path, line or 0, head))  # type: ignore[assignment]
