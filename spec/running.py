@@ -67,7 +67,7 @@ def rerun(item: pytest.Item) -> str:
 
 @contextmanager
 def judged(item: pytest.Item, claim: str, evidence: Evidence) -> Iterator[None]:
-    """Run the body, a test of `claim`: whatever it meets ends as evidence, a skip, or one line that says what it did."""
+    """Run the body, a test of `claim`: it ends as evidence, as a skip, or as one line that says what happened."""
     package = item.config.option.spec_impl
     inputs = inputs_of(getattr(getattr(item, "callspec", None), "params", {}))
     error: BaseException | None = None

@@ -1,0 +1,1 @@
+"""Every tolerance, derived: rounding bounds by dtype and length, concentration bounds with their false-alarm rate."""

@@ -1,0 +1,1 @@
+"""What really happened, measured without impl."""

@@ -1,0 +1,1 @@
+"""The specification's tests: of the claims, of speed, and of the kit itself."""

@@ -1,0 +1,1 @@
+"""The claims about speed, timed with pytest-benchmark."""

@@ -1,0 +1,1 @@
+"""How each claim is checked: one module per chapter."""
