@@ -95,7 +95,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     option = config.option
-    narrowed = option.ignore or option.ignore_glob or option.lf or session.testsfailed
+    narrowed = option.ignore or option.ignore_glob or getattr(option, "lf", False) or session.testsfailed
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not narrowed
     if faults := list(collection.problems(items, config.stash[CHAPTERS], bool(whole))):
         raise pytest.UsageError(*faults)

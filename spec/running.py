@@ -31,16 +31,16 @@ def device_of(item: pytest.Item) -> str:
 def show_examples_to(evidence: Evidence, item: pytest.Item) -> None:
     """Let the evidence know each example that hypothesis draws for a test, under its argument names."""
     handle = getattr(getattr(item, "obj", None), "hypothesis", None)
-    if handle is None or hasattr(handle.inner_test, "shown"):
+    if handle is None:
         return
-    inner: Callable[..., object] = handle.inner_test
+    inner: Callable[..., object] = getattr(handle.inner_test, "shows", handle.inner_test)
 
     @functools.wraps(inner)
     def shown(*args: object, **kwargs: object) -> object:
         evidence.example = inputs_of(kwargs)
         return inner(*args, **kwargs)
 
-    shown.shown = True  # type: ignore[attr-defined]
+    shown.shows = inner  # type: ignore[attr-defined]  # a second run in this process has an evidence of its own
     handle.inner_test = shown
 
 
