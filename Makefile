@@ -33,7 +33,7 @@ test: setup
 	$(py) -m ruff format --check
 	$(py) -m mypy
 	$(py) -m pytest
-	$(py) -m pytest tests/kit -n $(WORKERS)
+	$(py) -m pytest --assert=rewrite tests/kit -n $(WORKERS)
 
 clean:
 	rm -rf .venv report build *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
