@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,12 +16,13 @@ from spec.claim import Chapter, problems
 from spec.evidence import Evidence
 from spec.hardware import devices, environment
 from spec.report import files
-from spec.report.reporter import Reporter
+from spec.report.reporter import FAULTS, Reporter
 from spec.report.verdicts import ABSENT
 
 CHAPTERS = pytest.StashKey[Sequence[Chapter]]()
 ACCELERATORS = pytest.StashKey[list[torch.device]]()
 EVIDENCE = pytest.StashKey[Evidence]()
+WHOLE = "spec_whole"
 HEADER = pytest.StashKey[list[str]]()
 
 
@@ -94,11 +96,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    option = config.option
-    narrowed = option.ignore or option.ignore_glob or getattr(option, "lf", False) or session.testsfailed
-    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not narrowed
-    if faults := list(collection.problems(items, config.stash[CHAPTERS], bool(whole))):
-        raise pytest.UsageError(*faults)
+    whole = _is_whole(config) and not session.testsfailed
+    if faults := list(collection.problems(items, config.stash[CHAPTERS], whole)):
+        if not hasattr(config, "workeroutput"):
+            raise pytest.UsageError(*faults)
+        config.workeroutput[FAULTS] = faults  # xdist takes an error of a worker's for a crash
+        items.clear()
     accelerators = config.stash[ACCELERATORS]
     for item in items:
         ties = collection.claims_of(item)
@@ -110,8 +113,14 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
                 ("tests", json.dumps(collection.siblings(item, device, accelerators))),
             ]
             running.show_examples_to(config.stash[EVIDENCE], item)
-    if option.benchmark_only:
+    if config.option.benchmark_only:
         _keep(config, items, [item for item in items if "benchmark" in getattr(item, "fixturenames", ())])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell one of xdist's workers what only the command line says."""
+    node.workerinput[WHOLE] = _is_whole(node.config)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -159,6 +168,15 @@ def _report_folder(config: pytest.Config) -> Path | None:
     if config.option.spec_report is None or hasattr(config, "workerinput"):
         return None
     return Path(config.invocation_params.dir, config.option.spec_report)
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Return whether the whole suite is collected; one of xdist's workers is told so."""
+    if hasattr(config, "workerinput"):
+        return bool(config.workerinput[WHOLE])
+    option = config.option
+    narrowed = option.ignore or option.ignore_glob or getattr(option, "lf", False)
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not narrowed
 
 
 def _no_accelerator(config: pytest.Config) -> str:

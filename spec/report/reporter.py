@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from spec.claim import Chapter
 from spec.evidence import AMBIGUOUS
 from spec.report import files, terminal
 from spec.report.verdicts import Finding, Outcome, Verdict, findings
+
+FAULTS = "spec_faults"  # under which one of xdist's workers hands on what is wrong with the collected tests
 
 
 class Reporter:
@@ -20,6 +23,7 @@ class Reporter:
         self.chapters = chapters
         self.environment = environment
         self.folder = folder
+        self.faults: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -42,7 +46,13 @@ class Reporter:
         if report.when == "teardown":
             self.write(complete=False)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.faults = getattr(node, "workeroutput", {}).get(FAULTS, self.faults)
+
     def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if self.faults:
+            raise pytest.UsageError(*self.faults)
         self.write(complete=exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
 
     @pytest.hookimpl(trylast=True)
