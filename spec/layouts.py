@@ -1,0 +1,99 @@
+"""Ways to lay a tensor out in a flat storage, and ways to view it: what the claims on storage are tried on."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Layout(NamedTuple):
+    """A shape, and where its elements lie in a flat storage: strides and offset in elements."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int = 0
+
+    def places(self) -> Tensor:
+        """Return, for each index, offset + Σ index·stride."""
+        places = torch.tensor(self.offset)
+        for size, step in zip(self.shape, self.stride, strict=True):
+            places = places.unsqueeze(-1) + torch.arange(size) * step
+        return places
+
+    def make(self, device: torch.device | str = "cpu") -> Tensor:
+        """Return a tensor that lies so in a storage of 0, 1, 2, …: each value is its own place."""
+        spans = [(size - 1) * step for size, step in zip(self.shape, self.stride, strict=True)]
+        length = self.offset + 1 + (sum(spans) if 0 not in self.shape else 0)
+        return torch.arange(length, device=device).as_strided(self.shape, self.stride, self.offset)
+
+
+def layout(dimensions: Sequence[tuple[int, int | str, int]], offset: int) -> Layout:
+    """Return a layout from (size, step, rank) per dimension: the higher its rank, the closer its elements.
+
+    A step is a number of elements, or "packed" against the next inner dimension, or "gap": with room to spare.
+    """
+    stride, packed = [0] * len(dimensions), 1
+    for place in reversed(sorted(range(len(dimensions)), key=lambda place: dimensions[place][2])):
+        size, step, _ = dimensions[place]
+        stride[place] = packed if isinstance(step, str) else step
+        packed *= max(size, 1) + (step == "gap")
+    return Layout(tuple(size for size, _, _ in dimensions), tuple(stride), offset)
+
+
+def regroup(shape: Sequence[int], cuts: int, ones: int) -> tuple[int, ...]:
+    """Return a shape of as many elements: all sizes' prime factors in order, cut into groups where `cuts` has a bit.
+
+    Each bit of `ones` puts a dimension of size 1 in.
+    """
+    factors = [factor for size in shape for factor in _FACTORS[size]]
+    regrouped: list[int] = []
+    for place, factor in enumerate(factors):
+        if cuts >> place & 1 or not regrouped:
+            regrouped.append(factor)
+        else:
+            regrouped[-1] *= factor
+    for place in range(len(regrouped), -1, -1):
+        if ones >> place & 1:
+            regrouped.insert(place, 1)
+    return tuple(regrouped)
+
+
+_FACTORS = {0: (0,), 1: (), 2: (2,), 3: (3,), 4: (2, 2), 5: (5,), 6: (2, 3)}
+
+Step = tuple[str, int, int]
+
+
+def follow(base: Tensor, steps: Sequence[Step]) -> Tensor:
+    """Return what a chain of steps (name of a view, a dimension, a number) makes of a tensor."""
+    for name, dimension, number in steps:
+        base = base if base.dim() else base.unsqueeze(0)
+        base = VIEWS[name](base, dimension % base.dim(), number)
+    return base
+
+
+def _split(x: Tensor, d: int, n: int) -> Tensor:
+    parts = math.gcd(x.size(d), n + 2)
+    return x.view(*x.shape[:d], parts, x.size(d) // parts, *x.shape[d + 1 :])
+
+
+# A tensor x with at least one dimension, its dimension d, any number n; none of them loses the last element.
+VIEWS: dict[str, Callable[[Tensor, int, int], Tensor]] = {
+    "select": lambda x, d, n: x.select(d, n % x.size(d)),
+    "index": lambda x, d, n: x[n % len(x)],
+    "slice": lambda x, d, n: x[(slice(None),) * d + (slice(n % x.size(d), None, n + 1),)],
+    "narrow": lambda x, d, n: x.narrow(d, n % x.size(d), 1 + (x.size(d) - 1 - n % x.size(d)) // 2),
+    "chunk": lambda x, d, n: x.chunk(n + 1, d)[-1],
+    "transpose": lambda x, d, n: x.transpose(d, n % x.dim()),
+    "permute": lambda x, d, n: x.permute(*range(d, x.dim()), *range(d)),
+    "expand": lambda x, d, n: x.expand(n + 1, *x.shape),
+    "unsqueeze": lambda x, d, n: x.unsqueeze(d),
+    "squeeze": lambda x, d, n: x.squeeze(d),
+    "diagonal": lambda x, d, n: x.unsqueeze(-1).expand(*x.shape, n + 1).diagonal(0, d, -1),
+    "unfold": lambda x, d, n: x.unfold(d, 1 + n % x.size(d), 1),
+    "split": _split,
+    "flatten": lambda x, d, n: x.view(-1) if x.is_contiguous() else x.view(x.shape),
+    "view_as": lambda x, d, n: x.view_as(x),
+    "detach": lambda x, d, n: x.detach(),
+}
