@@ -1,5 +1,7 @@
 """Every hypothesis strategy of the claims' tests."""
 
+import itertools
+import math
 import re
 from typing import NamedTuple
 
@@ -37,3 +39,75 @@ _dimensions = st.lists(
 )
 layouts = st.builds(layout, _dimensions, st.integers(0, 3))
 view_chains = st.lists(st.tuples(st.sampled_from(sorted(VIEWS)), st.integers(0, 3), st.integers(0, 3)), max_size=6)
+
+# ---- dimensions ----
+small = st.integers(1, 4)
+leading = st.lists(st.integers(1, 3), max_size=3)
+seeds = st.integers(0, 2**32 - 1)
+name_orders = st.permutations("abcd")
+
+# ---- tensors ----
+Shape = tuple[int, ...]
+
+
+class Operands(NamedTuple):
+    """Two shapes, and the shape they broadcast to."""
+
+    left: Shape
+    right: Shape
+    result: Shape
+
+
+def _operands(dimensions: list[tuple[int, str]], missing: int) -> Operands:
+    """Both have each dimension's size, or one has 1; the left one lacks the first −missing, or the right `missing`."""
+    left = [1 if thin == "left" else size for size, thin in dimensions][max(-missing, 0) :]
+    right = [1 if thin == "right" else size for size, thin in dimensions][max(missing, 0) :]
+    shared = min(len(left), len(right))
+    longer = left if len(left) > shared else right
+    sizes = [size for size, _ in dimensions]
+    return Operands(tuple(left), tuple(right), (*longer[: len(longer) - shared], *sizes[len(sizes) - shared :]))
+
+
+def _clashing(operands: Operands, clash: tuple[int, int], place: int) -> Operands:
+    """Insert a dimension that does not fit, `place` dimensions before the end."""
+    place = min(place, len(operands.left), len(operands.right))
+    left, right = (
+        (*shape[: len(shape) - place], size, *shape[len(shape) - place :])
+        for shape, size in zip(operands[:2], clash, strict=True)
+    )
+    return Operands(left, right, ())
+
+
+full_shapes = st.lists(st.integers(1, 4), max_size=4).map(tuple)
+broadcastable = st.builds(
+    _operands,
+    st.lists(st.tuples(sizes_with_zero, st.sampled_from(("neither", "left", "right"))), max_size=3),
+    st.integers(-3, 3),
+)
+incompatible = st.builds(
+    _clashing, broadcastable, st.sampled_from(tuple(itertools.permutations((0, 2, 3), 2))), st.integers(0, 3)
+)
+# An expression of three leaves: each step combines two earlier results, counted from the latest.
+expressions = st.lists(st.tuples(st.sampled_from("+-×"), st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=5)
+three_values = st.tuples(*[st.integers(-16, 16).map(lambda eighths: eighths / 8)] * 3)
+three_flags = st.tuples(*[st.booleans()] * 3)
+
+# ---- operations ----
+float_dtypes = st.sampled_from((torch.float32, torch.float64, torch.float16, torch.bfloat16))
+integer_dtypes = st.sampled_from((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
+signed_dtypes = st.sampled_from((torch.int64, torch.int32, torch.int16, torch.int8))
+
+
+def _moderate(step: int) -> float:
+    """Zero, or ±1/8 to ±255: squares, sums and quotients stay in every format's normal range, float16's too."""
+    return math.copysign(0.125 + abs(step) * (254.875 / 2**52), step) if step else 0.0
+
+
+moderate_floats = st.lists(st.integers(-(2**52), 2**52).map(_moderate), min_size=1, max_size=8)
+small_naturals = st.lists(st.integers(0, 11), min_size=1, max_size=8)  # their squares fit 8 bits with a sign
+matrix_sizes = st.tuples(sizes_with_zero, sizes_with_zero, sizes_with_zero)  # rows, inner, columns
+triangle_shapes = st.builds(
+    lambda leading, rows, columns: (*leading, rows, columns),
+    *(st.lists(st.integers(0, 3), max_size=2), sizes_with_zero, sizes_with_zero),
+)
+diagonals = st.integers(-7, 7)
