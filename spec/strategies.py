@@ -44,7 +44,15 @@ view_chains = st.lists(st.tuples(st.sampled_from(sorted(VIEWS)), st.integers(0, 
 small = st.integers(1, 4)
 leading = st.lists(st.integers(1, 3), max_size=3)
 seeds = st.integers(0, 2**32 - 1)
+misfits = st.sampled_from(("rank", "size", "dtype"))
+widths = st.integers(1, 64)
 name_orders = st.permutations("abcd")
+four_sizes = st.tuples(small, small, small, small)
+reductions = st.sampled_from(("sum", "mean", "max", "min"))
+head_layouts = st.sampled_from(("contiguous", "every other value", "last dimension outermost", "one value repeated"))
+up_to_three = st.integers(0, 3)
+several = st.integers(2, 4)
+three_bits = st.integers(0, 7)
 
 # ---- tensors ----
 Shape = tuple[int, ...]
@@ -79,18 +87,16 @@ def _clashing(operands: Operands, clash: tuple[int, int], place: int) -> Operand
 
 
 full_shapes = st.lists(st.integers(1, 4), max_size=4).map(tuple)
-broadcastable = st.builds(
-    _operands,
-    st.lists(st.tuples(sizes_with_zero, st.sampled_from(("neither", "left", "right"))), max_size=3),
-    st.integers(-3, 3),
-)
+_thin = tuple(itertools.product(range(6), ("neither", "left", "right")))  # one draw is quicker than a tuple of two
+broadcastable = st.builds(_operands, st.lists(st.sampled_from(_thin), max_size=3), st.integers(-3, 3))
 incompatible = st.builds(
     _clashing, broadcastable, st.sampled_from(tuple(itertools.permutations((0, 2, 3), 2))), st.integers(0, 3)
 )
 # An expression of three leaves: each step combines two earlier results, counted from the latest.
-expressions = st.lists(st.tuples(st.sampled_from("+-×"), st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=5)
+_steps = tuple(itertools.product("+-×", range(8), range(8)))
+expressions = st.lists(st.sampled_from(_steps), min_size=1, max_size=5)
 three_values = st.tuples(*[st.integers(-16, 16).map(lambda eighths: eighths / 8)] * 3)
-three_flags = st.tuples(*[st.booleans()] * 3)
+three_flags = st.sampled_from(tuple(itertools.product((True, False), repeat=3)))
 
 # ---- operations ----
 float_dtypes = st.sampled_from((torch.float32, torch.float64, torch.float16, torch.bfloat16))
@@ -105,7 +111,7 @@ def _moderate(step: int) -> float:
 
 moderate_floats = st.lists(st.integers(-(2**52), 2**52).map(_moderate), min_size=1, max_size=8)
 small_naturals = st.lists(st.integers(0, 11), min_size=1, max_size=8)  # their squares fit 8 bits with a sign
-matrix_sizes = st.tuples(sizes_with_zero, sizes_with_zero, sizes_with_zero)  # rows, inner, columns
+matrix_sizes = st.sampled_from(tuple(itertools.product(range(6), repeat=3)))  # rows, inner, columns
 triangle_shapes = st.builds(
     lambda leading, rows, columns: (*leading, rows, columns),
     *(st.lists(st.integers(0, 3), max_size=2), sizes_with_zero, sizes_with_zero),
