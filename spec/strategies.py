@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from hypothesis import strategies as st
 
-from spec.layouts import VIEWS, layout
+from spec.layouts import VIEWS, layout, regroup
 
 # ---- common ----
 sizes = st.integers(min_value=1, max_value=8)
@@ -38,7 +38,20 @@ _dimensions = st.lists(
     max_size=5,
 )
 layouts = st.builds(layout, _dimensions, st.integers(0, 3))
-view_chains = st.lists(st.tuples(st.sampled_from(sorted(VIEWS)), st.integers(0, 3), st.integers(0, 3)), max_size=6)
+regroupings = st.builds(  # a layout, and another shape of as many elements
+    lambda here, cuts, ones: (here, regroup(here.shape, cuts, ones)),
+    layouts,
+    st.integers(0, 2**10 - 1),
+    st.sampled_from((0, 0, 0, 1, 2, 4, 9)),
+)
+viewings = st.builds(  # the same, now and then with a shape of more or fewer elements
+    lambda pair, other: (pair[0], (*(size or 1 for size in pair[1]), 2) if other else pair[1]),
+    regroupings,
+    st.sampled_from((False,) * 9 + (True,)),
+)
+filled_shapes = st.lists(st.integers(1, 3), max_size=4).map(tuple)
+view_chains = st.lists(st.tuples(st.sampled_from(sorted(VIEWS)), st.integers(0, 3), st.integers(0, 2)), max_size=5)
+picks = st.integers(0, 999)  # which of a tensor's elements
 
 # ---- dimensions ----
 small = st.integers(1, 4)
@@ -86,7 +99,6 @@ def _clashing(operands: Operands, clash: tuple[int, int], place: int) -> Operand
     return Operands(left, right, ())
 
 
-full_shapes = st.lists(st.integers(1, 4), max_size=4).map(tuple)
 _thin = tuple(itertools.product(range(6), ("neither", "left", "right")))  # one draw is quicker than a tuple of two
 broadcastable = st.builds(_operands, st.lists(st.sampled_from(_thin), max_size=3), st.integers(-3, 3))
 incompatible = st.builds(
