@@ -1,0 +1,301 @@
+"""§2.2.3: dimensions that have names, in types (jaxtyping) and in operations (einops)."""
+
+import functools
+import inspect
+import itertools
+import math
+import typing
+
+import einops
+import jaxtyping
+import pytest
+import torch
+from hypothesis import given
+from jaxtyping import Float
+from torch import Tensor
+
+from spec import bounds
+from spec import strategies as st
+from spec.claim import refutes, verifies
+from spec.claims import dimensions
+from spec.instruments import storage
+from spec.instruments.scalars import count_operations
+
+PRODUCT = "batch seq1 hidden, batch seq2 hidden -> batch seq1 seq2"
+PRODUCTS = "... seq1 hidden, ... seq2 hidden -> ... seq1 seq2"
+SPLIT = "... (heads hidden) -> ... heads hidden"
+MERGE = "... heads hidden -> ... (heads hidden)"
+REDUCTIONS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
+LAYOUTS = {
+    "contiguous": lambda *shape: whole(*shape),
+    "every other value": lambda *shape: whole(*shape[:-1], 2 * shape[-1])[..., 1::2],
+    "last dimension outermost": lambda *shape: whole(shape[-1], *shape[:-1]).movedim(0, -1),
+    "one value repeated": lambda *shape: whole(*shape[:-1], 1).expand(shape),
+}
+# What refuses sizes that do not fit: the contract, einops and torch, a type checker, Python's remainder.
+REFUSALS = (ValueError, RuntimeError, TypeError, ZeroDivisionError)
+
+Points = Float[Tensor, "batch inputs"]
+Weights = Float[Tensor, "inputs outputs"]
+
+
+def whole(*shape, seed=0, limit=128):
+    """Return float32 whole numbers of at most `limit`: eight bits, so that any precision's products sum up exactly."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-limit, limit + 1, shape, generator=generator).float()
+
+
+def normal(*shape, seed):
+    """Return numbers of a normal distribution as float32."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def products(impl, x, y):
+    """Return the product of x and the transpose of y in every way that the claim calls equal."""
+    return x @ y.transpose(-2, -1), einops.einsum(x, y, PRODUCT), impl.dimensions.attention_scores(x, y)
+
+
+def dot_products(q, k):
+    """Return the dot product of each row of q with each row of k."""
+    return (q[..., :, None, :] * k[..., None, :, :]).sum(dim=-1)
+
+
+def by_index(function, leading, *tensors):
+    """Apply a function at every leading index, and stack what it returns."""
+    results = [function(*(x[i] for x in tensors)) for i in itertools.product(*map(range, leading))]
+    return torch.stack(results).reshape([*leading, *results[0].shape])
+
+
+def kept_in(a, b):
+    """Say whether two tensors share their storage."""
+    return "shared" if storage.same(a, b) else "separate"
+
+
+def outcome(call):
+    """Say whether a call is accepted."""
+    try:
+        call()
+    except NotImplementedError:
+        raise
+    except Exception:
+        return "refused"
+    return "accepted"
+
+
+def arguments(batch, inputs, outputs, misfit=None):
+    """Return points and weights, of which the points may not fit their names."""
+    shape = [batch, inputs + 1] if misfit == "size" else [inputs] if misfit == "rank" else [batch, inputs]
+    points = torch.ones(shape, dtype=torch.int64 if misfit == "dtype" else torch.float32)
+    return points, torch.ones(inputs, outputs)
+
+
+def forward(x: Points, w: Weights) -> Float[Tensor, "batch outputs"]:
+    """Return a tensor of the right shape, whatever it is given."""
+    y: Float[Tensor, "batch outputs"] = torch.ones(len(x), w.shape[-1])
+    return y
+
+
+def checked(function):
+    """Return the function under a runtime checker, which reads its annotations."""
+    beartype = pytest.importorskip("beartype", reason="no runtime checker: beartype is not installed").beartype
+    if jaxtyping.config.jaxtyping_disable:
+        pytest.skip("no runtime checker: JAXTYPING_DISABLE is set")
+
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    call.__signature__ = inspect.signature(function, eval_str=True)
+    return jaxtyping.jaxtyped(call, typechecker=beartype)
+
+
+def kind(hint):
+    """Return "jaxtyping" for a type that names dimensions, alone or within a union or an alias, or else the type."""
+    parts = typing.get_args(getattr(hint, "__value__", hint))
+    names = isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray)
+    return "jaxtyping" if names or "jaxtyping" in map(kind, parts) else str(hint)
+
+
+@refutes(dimensions.ANNOTATIONS)
+@pytest.mark.parametrize("misfit", ["rank", "size", "dtype"])
+def test_an_annotation_alone_enforces_nothing(evidence, misfit):
+    """Without a checker an annotated function accepts a wrong rank, a wrong size and a wrong dtype."""
+    evidence.differs(outcome(lambda: forward(*arguments(2, 3, 4, misfit))), "refused", unit="call")
+
+
+@verifies(dimensions.ANNOTATIONS)
+@given(batch=st.small, inputs=st.small, outputs=st.small, misfit=st.misfits)
+def test_a_check_against_a_named_type_tells_what_fits(evidence, batch, inputs, outputs, misfit):
+    """Of two tensors checked together, one of another rank, size or dtype than its names say is no instance."""
+    for points, fits in (arguments(batch, inputs, outputs), True), (arguments(batch, inputs, outputs, misfit), False):
+        with jaxtyping.jaxtyped("context"):
+            checks = [isinstance(tensor, names) for tensor, names in zip(points, (Points, Weights), strict=True)]
+        evidence.equal(all(checks), fits, unit="instances")
+
+
+@verifies(dimensions.ANNOTATIONS)
+@pytest.mark.parametrize("misfit", ["rank", "size", "dtype"])
+def test_a_checker_refuses_what_does_not_fit(evidence, misfit):
+    """Under a runtime checker a wrong rank, size or dtype raises, and what fits is accepted."""
+    evidence.equal(outcome(lambda: checked(forward)(*arguments(2, 3, 4))), "accepted", unit="call")
+    evidence.raises(jaxtyping.TypeCheckError, lambda: checked(forward)(*arguments(2, 3, 4, misfit)))
+
+
+@verifies(dimensions.ANNOTATIONS)
+@pytest.mark.parametrize(
+    ("function", "tensors"),
+    [("attention_scores", ["q", "k"]), ("sum_hidden", ["x"]), ("split_heads", ["x"]), ("merge_heads", ["x"])],
+)
+def test_the_implementation_is_annotated(impl, evidence, function, tensors):
+    """Every tensor that a public function takes or returns has a jaxtyping type."""
+    signature = inspect.signature(getattr(impl.dimensions, function), eval_str=True)
+    hints = {name: signature.parameters[name].annotation for name in tensors} | {"return": signature.return_annotation}
+    for name, hint in hints.items():
+        evidence.equal(kind(hint), "jaxtyping", unit="annotation", of=name)
+
+
+@verifies(dimensions.ANNOTATIONS)
+@pytest.mark.parametrize(
+    ("function", "fitting", "misfit"),
+    [
+        ("attention_scores", [(2, 3, 4), (2, 5, 4)], [(2, 3, 1), (2, 5, 4)]),
+        ("attention_scores", [(3, 4), (5, 4)], [(4,), (5, 4)]),
+        ("sum_hidden", [(2, 3, 4)], [()]),
+        ("split_heads", [(2, 3, 8), 2], [(), 1]),
+        ("merge_heads", [(2, 3, 2, 4)], [(8,)]),
+    ],
+)
+def test_the_implementation_passes_under_a_checker(impl, evidence, function, fitting, misfit):
+    """Under a runtime checker the public functions accept tensors that fit their names, and no others."""
+    function = getattr(impl.dimensions, function)
+    for shapes, expected in (fitting, "accepted"), (misfit, "refused"):
+        given = [torch.ones(shape) if isinstance(shape, tuple) else shape for shape in shapes]
+        evidence.equal(outcome(lambda: checked(function)(*given)), expected, unit="call")  # noqa: B023
+
+
+@verifies(dimensions.EINSUM)
+@given(batch=st.small, seq1=st.small, seq2=st.small, hidden=st.sizes, seed=st.seeds)
+def test_einsum_is_the_product_with_the_transpose(impl, evidence, device, batch, seq1, seq2, hidden, seed):
+    """Of whole numbers, whose sums are exact, einsum and impl give the dot product of every row with every row."""
+    x, y = whole(batch, seq1, hidden, seed=seed), whole(batch, seq2, hidden, seed=seed + 1)
+    exact = dot_products(x, y)
+    for product in products(impl, x.to(device), y.to(device)):
+        evidence.equal(product.cpu(), exact, unit="product")
+
+
+@verifies(dimensions.EINSUM)
+@given(batch=st.small, seq1=st.small, hidden=st.widths, seed=st.seeds)
+def test_einsum_rounds_as_a_dot_product_does(impl, evidence, device, batch, seq1, hidden, seed):
+    """Of any numbers, einsum, the product and impl are within the rounding bound of a dot product."""
+    x, y = normal(batch, seq1, hidden, seed=seed), normal(batch, 3, hidden, seed=seed + 1)
+    exact, magnitude = dot_products(x.double(), y.double()), dot_products(x.double().abs(), y.double().abs())
+    tolerance = bounds.dot_product(magnitude, hidden, torch.float32)
+    for product in products(impl, x.to(device), y.to(device)):
+        evidence.close(product, exact, tolerance=tolerance, unit="product")
+
+
+@verifies(dimensions.EINSUM)
+@pytest.mark.parametrize(("batch", "seq1", "seq2", "hidden"), [(2, 3, 5, 4), (1, 1, 1, 1), (3, 4, 1, 2), (4, 1, 3, 1)])
+def test_einsum_multiplies_as_often_as_the_product(evidence, batch, seq1, seq2, hidden):
+    """Run on numbers that count, einsum and the product multiply batch·seq1·seq2·hidden times."""
+    x, y = torch.ones(batch, seq1, hidden), torch.ones(batch, seq2, hidden)
+    named = count_operations(lambda x, y: einops.einsum(x, y, PRODUCT), x, y)
+    explicit = count_operations(lambda x, y: x @ y.swapaxes(-2, -1), x, y)
+    evidence.equal(named.multiplications, batch * seq1 * seq2 * hidden, unit="multiplications")
+    evidence.equal(explicit.multiplications, named.multiplications, unit="multiplications of the product")
+
+
+@verifies(dimensions.ELLIPSIS)
+@given(leading=st.leading, stretched=st.three_bits, missing=st.up_to_three, seed=st.seeds)
+def test_an_ellipsis_stands_for_any_leading_dimensions(evidence, device, leading, stretched, missing, seed):
+    """einsum over `...` equals the products at every leading index, to which sizes of 1 and missing ones stretch."""
+    short = [1 if place >= missing and stretched >> place & 1 else size for place, size in enumerate(leading)]
+    x, y = whole(*short, 2, 3, seed=seed), whole(*leading[missing:], 4, 3, seed=seed + 1)
+    exact = by_index(dot_products, leading, x.expand(*leading, 2, 3), y.expand(*leading, 4, 3))
+    evidence.equal(einops.einsum(x.to(device), y.to(device), PRODUCTS).cpu(), exact, unit="einsum")
+
+
+@verifies(dimensions.ELLIPSIS)
+@given(leading=st.leading, heads=st.small, hidden=st.small, seed=st.seeds)
+def test_the_implementation_takes_any_leading_dimensions(impl, evidence, leading, heads, hidden, seed):
+    """With none, one or more leading dimensions, each function does the same at every leading index."""
+    x, y = whole(*leading, heads, hidden, seed=seed), whole(*leading, 3, hidden, seed=seed + 1)
+    evidence.equal(impl.dimensions.attention_scores(x, y), by_index(dot_products, leading, x, y), unit="score")
+    evidence.equal(impl.dimensions.merge_heads(x), by_index(torch.ravel, leading, x), unit="merged value")
+    x = whole(*leading, heads * hidden, seed=seed)
+    evidence.equal(impl.dimensions.sum_hidden(x), by_index(torch.sum, leading, x), unit="sum")
+    split = by_index(lambda row: torch.stack(row.chunk(heads)), leading, x)
+    evidence.equal(impl.dimensions.split_heads(x, heads), split, unit="split value")
+
+
+@verifies(dimensions.REDUCE)
+@given(shape=st.four_sizes, names=st.name_orders, kept=st.up_to_three, operation=st.reductions, seed=st.seeds)
+def test_reduce_agrees_with_torch(evidence, device, shape, names, kept, operation, seed):
+    """Reducing to some of the names is torch's reduction over the others, permuted as the names are."""
+    x = whole(*shape, seed=seed)
+    reduced = einops.reduce(x.to(device), f"a b c d -> {' '.join(names[:kept])}", operation).cpu()
+    places = ["abcd".index(name) for name in names]
+    remaining, removed = places[:kept], places[kept:]
+    order = [sorted(remaining).index(place) for place in remaining]
+    expected = REDUCTIONS[operation](x, dim=removed).permute(order)
+    if operation == "mean":
+        magnitude = x.double().abs().mean(dim=removed).permute(order)
+        exact = x.double().mean(dim=removed).permute(order)
+        tolerance = bounds.mean(magnitude, math.prod(shape[place] for place in removed), torch.float32)
+        evidence.close(reduced, exact, tolerance=tolerance, unit="mean")
+    else:
+        evidence.equal(reduced, expected, unit="value")
+
+
+@verifies(dimensions.REDUCE)
+@given(leading=st.leading, hidden=st.sizes, seed=st.seeds)
+def test_the_implementation_sums_the_last_dimension(impl, evidence, device, leading, hidden, seed):
+    """The sum over the last dimension is gone from the shape, and exact for whole numbers."""
+    x = whole(*leading, hidden, seed=seed, limit=2**20)
+    evidence.equal(impl.dimensions.sum_hidden(x.to(device)).cpu(), x.sum(dim=-1), unit="sum")
+
+
+@verifies(dimensions.REDUCE)
+def test_ones_sum_to_the_size_of_the_dimension(impl, evidence):
+    """Ones of shape (2, 3, 4), summed over the last dimension, are a (2, 3) tensor of fours."""
+    for summed in (
+        einops.reduce(torch.ones(2, 3, 4), "a b c -> a b", "sum"),
+        impl.dimensions.sum_hidden(torch.ones(2, 3, 4)),
+    ):
+        evidence.equal(summed, torch.full((2, 3), 4.0), unit="sum")
+
+
+@verifies(dimensions.REARRANGE)
+@given(layout=st.head_layouts, leading=st.leading, heads=st.small, hidden=st.small)
+def test_a_split_is_a_view_that_a_merge_undoes(impl, evidence, device, layout, leading, heads, hidden):
+    """However a tensor lies in memory, head h is, in place, the h-th run of its last dimension; a merge undoes it."""
+    x = LAYOUTS[layout](*leading, heads * hidden).to(device)
+    runs = torch.stack(x.chunk(heads, dim=-1), dim=-2)
+    for split in einops.rearrange(x, SPLIT, heads=heads), impl.dimensions.split_heads(x, heads):
+        evidence.equal(split, runs, unit="head")
+        evidence.equal(kept_in(split, x), "shared", unit="storage")
+        evidence.equal(impl.dimensions.merge_heads(split), x, unit="merged value")
+        evidence.equal(einops.rearrange(split, MERGE), x, unit="merged value")
+
+
+@verifies(dimensions.REARRANGE)
+@given(leading=st.leading, heads=st.several, hidden=st.several, seed=st.seeds)
+def test_a_merge_after_a_permutation_copies(impl, evidence, device, leading, heads, hidden, seed):
+    """Heads and values that changed places have no view that lays them end to end: the merge is a copy."""
+    x = whole(*leading, hidden, heads, seed=seed).to(device).transpose(-2, -1)
+    evidence.raises(RuntimeError, lambda: x.view(*leading, heads * hidden))
+    for merged in einops.rearrange(x, MERGE), impl.dimensions.merge_heads(x):
+        evidence.equal(merged, torch.cat(x.unbind(dim=-2), dim=-1), unit="merged value")
+        evidence.equal(kept_in(merged, x), "separate", unit="storage")
+
+
+@verifies(dimensions.REARRANGE)
+@given(leading=st.leading, heads=st.several, hidden=st.small, over=st.small)
+def test_heads_that_do_not_divide_the_size_raise(impl, evidence, leading, heads, hidden, over):
+    """Neither a size that is no multiple of the heads, nor no heads, nor fewer than none can be split."""
+    rest = 1 + over % (heads - 1)
+    whole_runs, part = torch.ones(*leading, heads * hidden), torch.ones(*leading, rest)
+    evidence.raises(einops.EinopsError, lambda: einops.rearrange(part, SPLIT, heads=heads))
+    for x, count in (torch.cat([whole_runs, part], -1), heads), (part, heads), (whole_runs, 0), (whole_runs, -heads):
+        evidence.raises(
+            REFUSALS, functools.partial(impl.dimensions.split_heads, x, count), size=x.shape[-1], count=count
+        )

@@ -1,0 +1,326 @@
+"""Wrong operations on named dimensions, and unusual right ones."""
+
+import functools
+import math
+
+import einops
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from spec.claims import dimensions
+from tests.kit.overlay import mutant, twin
+
+Queries = Float[Tensor, "... seq1 hidden"]
+Keys = Float[Tensor, "... seq2 hidden"]
+Scores = Float[Tensor, "... seq1 seq2"]
+Total = Float[Tensor, "... total"]
+Heads = Float[Tensor, "... heads hidden"]
+
+einsum, reduce, rearrange = einops.einsum, einops.reduce, einops.rearrange
+
+
+# ---- annotations ----
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ANNOTATIONS)
+def writes_the_dimensions_in_a_comment(q: Tensor, k: Tensor) -> Tensor:  # (… seq1 hidden), (… seq2 hidden)
+    """Says what the dimensions are where no checker reads it."""
+    return q @ k.transpose(-2, -1)
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ANNOTATIONS)
+def names_the_hidden_sizes_apart(q: Float[Tensor, "... seq1 hidden1"], k: Float[Tensor, "... seq2 hidden2"]) -> Scores:
+    """Gives two sizes that must agree two names, and stretches a size of 1."""
+    return einsum(q, k, "... seq1 hidden, ... seq2 hidden -> ... seq1 seq2")
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ANNOTATIONS)
+def names_a_result_the_other_way_round(q: Queries, k: Keys) -> Float[Tensor, "... seq2 seq1"]:
+    """Returns (… seq1 seq2), but says (… seq2 seq1)."""
+    return q @ k.transpose(-2, -1)
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ANNOTATIONS)
+def names_a_batch_that_need_not_be(
+    q: Float[Tensor, "batch seq1 hidden"], k: Float[Tensor, "batch seq2 hidden"]
+) -> Float[Tensor, "batch seq1 seq2"]:
+    """Says that there is just one leading dimension."""
+    return q @ k.transpose(-2, -1)
+
+
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.ANNOTATIONS)
+def names_no_dimension(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Says that any tensor will do, a scalar too."""
+    return x.sum(dim=-1)
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.ANNOTATIONS)
+def leaves_the_result_without_a_type(x: Total, heads: int):
+    """Says what it takes and not what it returns."""
+    return x.unflatten(-1, (heads, -1))
+
+
+@mutant("jaxtyping._array_types._MetaAbstractArray.__instancecheck__", caught_by=dimensions.ANNOTATIONS)
+def accepts_everything(cls, obj):
+    """Takes every tensor for an instance of every shape, as a checker does that is switched off."""
+    return True
+
+
+# ---- einsum ----
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def scales_by_the_root_of_hidden(q: Queries, k: Keys) -> Scores:
+    """Divides by √hidden, as attention does afterwards."""
+    return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def transposes_the_scores(q: Queries, k: Keys) -> Scores:
+    """Returns (… seq2 seq1)."""
+    return k @ q.transpose(-2, -1)
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def sums_over_the_batch(q: Queries, k: Keys) -> Scores:
+    """Drops the leading dimensions from the result, so that they are summed over."""
+    return torch.einsum("bqh,bkh->qk", q, k)
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def rounds_to_bfloat16(q: Queries, k: Keys) -> Scores:
+    """Multiplies in bfloat16."""
+    return (q.bfloat16() @ k.bfloat16().transpose(-2, -1)).to(q.dtype)
+
+
+@mutant("einops.einsum", caught_by=(dimensions.EINSUM, dimensions.ELLIPSIS))
+def mixes_up_the_operands(x, y, pattern):
+    """Multiplies the second operand by the first, where the two have the same shape."""
+    return einsum(y, x, pattern) if x.shape == y.shape else einsum(x, y, pattern)
+
+
+# ---- ellipsis ----
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ELLIPSIS)
+def multiplies_every_leading_index_by_every_other(q: Queries, k: Keys) -> Scores:
+    """Contracts the last dimension only: all leading dimensions of both are in the result."""
+    return torch.tensordot(q, k, dims=([-1], [-1]))
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ELLIPSIS)
+def expects_one_leading_dimension(q: Queries, k: Keys) -> Scores:
+    """Uses a product of batches, which takes three dimensions and no other number."""
+    return torch.bmm(q, k.transpose(-2, -1))
+
+
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.ELLIPSIS)
+def sums_all_but_the_first(x: Total) -> Float[Tensor, "..."]:
+    """Takes every dimension but the first for hidden."""
+    return x.flatten(1).sum(dim=1) if x.dim() > 1 else x.sum()
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.ELLIPSIS)
+def flattens_the_leading_dimensions(x: Total, heads: int) -> Heads:
+    """Makes one dimension of all leading ones, and one where there is none."""
+    return x.reshape(-1, heads, x.shape[-1] // heads)
+
+
+@mutant("impl.dimensions.merge_heads", caught_by=dimensions.ELLIPSIS)
+def squeezes_leading_ones(x: Heads) -> Total:
+    """Loses every leading dimension of size 1."""
+    leading = [size for size in x.shape[:-2] if size != 1]
+    return x.reshape(*leading, x.shape[-2] * x.shape[-1])
+
+
+# ---- reduce ----
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
+def averages(x: Total) -> Float[Tensor, "..."]:
+    """Takes the mean."""
+    return x.mean(dim=-1)
+
+
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
+def keeps_the_dimension(x: Total) -> Float[Tensor, "... 1"]:
+    """Leaves a dimension of size 1 behind."""
+    return x.sum(dim=-1, keepdim=True)
+
+
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
+def sums_the_first_dimension(x: Total) -> Float[Tensor, "..."]:
+    """Sums over the first dimension."""
+    return x.sum(dim=0)
+
+
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
+def sums_in_half_precision(x: Total) -> Float[Tensor, "..."]:
+    """Adds up in float16, where 65520 is already infinite."""
+    return x.half().sum(dim=-1).to(x.dtype)
+
+
+@mutant("einops.reduce", caught_by=dimensions.REDUCE)
+def leaves_the_names_in_order(tensor, pattern, reduction):
+    """Returns the remaining dimensions in the order they come in, however the pattern puts them."""
+    left, right = pattern.split("->")
+    kept = [name for name in left.split() if name in right.split()]
+    return reduce(tensor, f"{left}-> {' '.join(kept)}", reduction)
+
+
+@mutant("einops.reduce", caught_by=dimensions.REDUCE)
+def takes_the_mean_of_magnitudes(tensor, pattern, reduction):
+    """Takes the mean of absolute values."""
+    return reduce(tensor.abs() if reduction == "mean" else tensor, pattern, reduction)
+
+
+# ---- rearrange ----
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
+def copies_the_heads(x: Total, heads: int) -> Heads:
+    """Returns the right heads in a storage of their own."""
+    return x.unflatten(-1, (heads, -1)).clone()
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
+def copies_what_is_not_contiguous(x: Total, heads: int) -> Heads:
+    """Lays a tensor out anew before it splits it."""
+    return x.contiguous().unflatten(-1, (heads, -1))
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
+def deals_the_values_out(x: Total, heads: int) -> Heads:
+    """Gives each head every heads-th value: (hidden heads) instead of (heads hidden)."""
+    return rearrange(x, "... (hidden heads) -> ... heads hidden", heads=heads)
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
+def takes_heads_for_their_size(x: Total, heads: int) -> Heads:
+    """Makes heads of `heads` values each, instead of as many heads."""
+    return rearrange(x, "... (heads hidden) -> ... heads hidden", hidden=heads)
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
+def drops_the_remainder(x: Total, heads: int) -> Heads:
+    """Cuts off the values that no head has room for."""
+    hidden = x.shape[-1] // heads
+    return x[..., : heads * hidden].unflatten(-1, (heads, hidden))
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
+def takes_any_number_that_fits(x: Total, heads: int) -> Heads:
+    """Reads a negative number of heads as if it were positive."""
+    return x.unflatten(-1, (abs(heads), -1))
+
+
+@mutant("impl.dimensions.merge_heads", caught_by=dimensions.REARRANGE)
+def interleaves_the_heads(x: Heads) -> Total:
+    """Takes one value of each head in turn."""
+    return rearrange(x, "... heads hidden -> ... (hidden heads)")
+
+
+@mutant("impl.dimensions.merge_heads", caught_by=dimensions.REARRANGE)
+def reads_on_in_memory(x: Heads) -> Total:
+    """Never copies: it reads on in memory, in whatever order the values lie there."""
+    return x.as_strided((*x.shape[:-2], x.shape[-2] * x.shape[-1]), (*x.stride()[:-2], x.stride(-1)))
+
+
+@mutant("einops.rearrange", caught_by=dimensions.REARRANGE)
+def always_copies(tensor, pattern, **sizes):
+    """Copies also where a view would do."""
+    return rearrange(tensor, pattern, **sizes).clone()
+
+
+# ---- unusual and right ----
+@twin("impl.dimensions.attention_scores")
+def scores_by_torch_einsum(q: Queries, k: Keys) -> Scores:
+    """Uses torch's einsum with its one-letter names."""
+    return torch.einsum("...qh,...kh->...qk", q, k)
+
+
+@twin("impl.dimensions.attention_scores")
+def scores_by_matmul(q: Queries, k: Keys) -> Scores:
+    """Uses the product with the transpose."""
+    return torch.matmul(q, k.mT)
+
+
+@twin("impl.dimensions.attention_scores")
+def scores_by_loops(
+    q: Float[Tensor, "*batch seq1 hidden"], k: Float[Tensor, "*batch seq2 hidden"]
+) -> Float[Tensor, "*batch seq1 seq2"]:
+    """Sums up one product after another, last first, and names the leading dimensions as well."""
+    scores = q.new_zeros(*q.shape[:-1], k.shape[-2])
+    for h in reversed(range(q.shape[-1])):
+        scores += q[..., :, None, h] * k[..., None, :, h]
+    return scores
+
+
+@twin("impl.dimensions.attention_scores")
+def scores_in_double(q: Shaped[Tensor, "... seq1 hidden"], k: Shaped[Tensor, "... seq2 hidden"]) -> Scores:
+    """Computes in float64, and takes any dtype."""
+    return (q.double() @ k.double().mT).to(q.dtype)
+
+
+@twin("impl.dimensions.attention_scores")
+def scores_under_their_own_checker(q: "Queries", k: "Keys") -> "Scores":
+    """Has annotations that are strings, as under `from __future__ import annotations`."""
+    return q @ k.transpose(-2, -1)
+
+
+class _Sum:
+    def __call__(self, x: Float[Tensor, "*leading hidden"]) -> Float[Tensor, "*leading"]:
+        return torch.stack(list(x.unbind(-1))).sum(0)
+
+
+@twin("impl.dimensions.sum_hidden", value=True)
+def sums_as_an_object():
+    """Is an object that can be called, not a function."""
+    return _Sum()
+
+
+@twin("impl.dimensions.sum_hidden")
+def sums_by_a_product(x: Float[Tensor, "... hidden"] | Float[Tensor, " hidden"]) -> Float[Tensor, "..."]:
+    """Multiplies by ones; its type is a union."""
+    return x @ x.new_ones(x.shape[-1])
+
+
+@twin("impl.dimensions.split_heads")
+def splits_by_unflatten(x: Total, heads: int) -> Float[Tensor, "... {heads} hidden"]:
+    """Uses unflatten, whose error is torch's own, and names the number of heads in the result's type."""
+    return x.unflatten(-1, (heads, x.shape[-1] // heads))
+
+
+@twin("impl.dimensions.split_heads")
+def splits_by_strides(x: Total, heads: int) -> Heads:
+    """Writes the strides of the result down."""
+    hidden, rest = divmod(x.shape[-1], heads)
+    if heads < 1 or rest:
+        raise ValueError(f"{heads} heads do not divide {x.shape[-1]}")
+    size, stride = (*x.shape[:-1], heads, hidden), (*x.stride()[:-1], hidden * x.stride(-1), x.stride(-1))
+    return x.as_strided(size, stride, x.storage_offset())
+
+
+@twin("impl.dimensions.merge_heads")
+def merges_by_flatten(x: Heads) -> Total:
+    """Uses flatten, which copies only where it must."""
+    return x.flatten(-2)
+
+
+@twin("impl.dimensions.merge_heads")
+def merges_into_a_copy(x: Heads) -> Total:
+    """Always copies, which the contract leaves open."""
+    return torch.cat(x.unbind(-2), dim=-1)
+
+
+@twin("impl.dimensions.split_heads", value=True)
+def splits_under_a_checker():
+    """Is decorated with the runtime checker where there is one."""
+    try:
+        from beartype import beartype
+    except ModuleNotFoundError:
+        return splits_by_unflatten
+    from jaxtyping import jaxtyped
+
+    return jaxtyped(splits_by_unflatten, typechecker=beartype)
+
+
+@twin("impl.dimensions.merge_heads", value=True)
+def merges_with_defaults():
+    """Is a function with an argument filled in."""
+
+    def merge(x: Heads, pattern: str) -> Total:
+        return rearrange(x, pattern)
+
+    return functools.partial(merge, pattern="... heads hidden -> ... (heads hidden)")
