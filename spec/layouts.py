@@ -28,6 +28,18 @@ class Layout(NamedTuple):
         length = self.offset + 1 + (sum(spans) if 0 not in self.shape else 0)
         return torch.arange(length, device=device).as_strided(self.shape, self.stride, self.offset)
 
+    def allows(self, shape: Sequence[int]) -> bool:
+        """Say whether any strides put the elements, in the order they have, where they lie already."""
+        places = self.places().flatten()
+        if places.numel() != math.prod(shape):
+            return False
+        if not places.numel():
+            return True
+        # If there are any, a stride is the distance from the first element to its neighbour along that dimension.
+        steps = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
+        stride = [int(places[step] - places[0]) if size > 1 else 0 for size, step in zip(shape, steps, strict=True)]
+        return torch.equal(Layout(tuple(shape), tuple(stride), self.offset).places().flatten(), places)
+
 
 def layout(dimensions: Sequence[tuple[int, int | str, int]], offset: int) -> Layout:
     """Return a layout from (size, step, rank) per dimension: the higher its rank, the closer its elements.
@@ -40,6 +52,20 @@ def layout(dimensions: Sequence[tuple[int, int | str, int]], offset: int) -> Lay
         stride[place] = packed if isinstance(step, str) else step
         packed *= max(size, 1) + (step == "gap")
     return Layout(tuple(size for size, _, _ in dimensions), tuple(stride), offset)
+
+
+def counting(shape: Sequence[int], device: torch.device | str = "cpu") -> Tensor:
+    """Return a fresh tensor of 0, 1, 2, …: each value is its own place."""
+    return torch.arange(math.prod(shape), device=device).view(tuple(shape))
+
+
+def index_of(place: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the index of the element that comes at `place`, counted round and round in the order of the indices."""
+    index = []
+    for size in reversed(shape):
+        place, here = divmod(place, size)
+        index.append(here)
+    return tuple(reversed(index))
 
 
 def regroup(shape: Sequence[int], cuts: int, ones: int) -> tuple[int, ...]:

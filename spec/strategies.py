@@ -29,15 +29,10 @@ dtypes = st.sampled_from(
     )
 )
 
-_dimensions = st.lists(
-    st.tuples(
-        st.sampled_from((2, 3, 1, 4, 6, 0)),
-        st.sampled_from(("packed",) * 5 + ("gap", 0, 1, 2, 7)),
-        st.integers(0, 2),
-    ),
-    max_size=5,
-)
-layouts = st.builds(layout, _dimensions, st.integers(0, 3))
+_sizes = (2, 3, 1, 4, 6, 0)
+_steps = ("packed",) * 5 + ("gap", 0, 1, 2, 7)
+_dimensions = st.sampled_from(tuple(itertools.product(_sizes, _steps, range(3))))
+layouts = st.builds(layout, st.lists(_dimensions, max_size=5), st.integers(0, 3))
 regroupings = st.builds(  # a layout, and another shape of as many elements
     lambda here, cuts, ones: (here, regroup(here.shape, cuts, ones)),
     layouts,
@@ -50,7 +45,8 @@ viewings = st.builds(  # the same, now and then with a shape of more or fewer el
     st.sampled_from((False,) * 9 + (True,)),
 )
 filled_shapes = st.lists(st.integers(1, 3), max_size=4).map(tuple)
-view_chains = st.lists(st.tuples(st.sampled_from(sorted(VIEWS)), st.integers(0, 3), st.integers(0, 2)), max_size=5)
+_views = st.sampled_from(tuple(itertools.product(sorted(VIEWS), range(4), range(3))))  # name, dimension, number
+view_chains = st.lists(_views, max_size=5)
 picks = st.integers(0, 999)  # which of a tensor's elements
 
 # ---- dimensions ----
@@ -128,4 +124,5 @@ triangle_shapes = st.builds(
     lambda leading, rows, columns: (*leading, rows, columns),
     *(st.lists(st.integers(0, 3), max_size=2), sizes_with_zero, sizes_with_zero),
 )
+triangle_dtypes = st.sampled_from((torch.float32, torch.bfloat16, torch.int64, torch.bool))
 diagonals = st.integers(-7, 7)
