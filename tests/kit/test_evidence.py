@@ -1,0 +1,368 @@
+"""Evidence: what each method accepts and rejects, what it says, and what it keeps."""
+
+import json
+import math
+import timeit
+
+import numpy as np
+import pytest
+import torch
+
+from spec.evidence import Evidence, EvidenceError, plain, sentence, show
+from spec.implementation import ImplementationError
+
+NAN, INF = math.nan, math.inf
+META = torch.zeros(3, device="meta")
+
+
+def name(value):
+    """Return a short test id for a value."""
+    return show(value)[:24]
+
+
+@pytest.fixture
+def evidence():
+    """An Evidence that is running a test of flops.matmul."""
+    made = Evidence()
+    with made.running("flops.matmul", "pytest that::test", {}):
+        yield made
+
+
+def message(check, *args, **kwargs):
+    """Return the first line of the failure that a check ends in; None where it passes."""
+    try:
+        check(*args, **kwargs)
+    except EvidenceError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def record(evidence):
+    """Return the one record kept, after a trip through JSON that knows no NaN literal."""
+    (kept,) = json.loads(json.dumps(evidence.json(), allow_nan=False))
+    return kept
+
+
+SAME = [
+    (60, 60),
+    (1, 1.0),
+    (0.0, -0.0),
+    (INF, INF),
+    (NAN, NAN),
+    (NAN, np.float32(NAN)),
+    (2.0**70, 2**70),
+    (10**400, 10**400),
+    (True, True),
+    (np.bool_(True), True),
+    (np.int64(60), 60),
+    (np.float32(0.5), 0.5),
+    (np.array(60), 60),
+    (torch.tensor(60), 60),
+    (torch.tensor(True), True),
+    ((np.int64(3), 1), (3, 1)),
+    (torch.Size([3, 1]), (3, 1)),
+    ("shared", "shared"),
+    (torch.float32, torch.float32),
+    (np.array([1.0, NAN]), np.array([1.0, NAN])),
+    (np.array([1, 2], dtype=">u2"), np.array([1, 2], dtype="<u2")),
+    (torch.tensor([1.0, NAN, INF, 0.0]), torch.tensor([1.0, NAN, INF, -0.0])),
+    (torch.ones(2, requires_grad=True), torch.ones(2)),
+    (torch.nn.Parameter(torch.ones(2)), torch.ones(2)),
+    (torch.zeros(0, 3), torch.zeros(0, 3)),
+    (torch.tensor([1.5]).to(torch.float8_e4m3fn), torch.tensor([1.5]).to(torch.float8_e4m3fn)),
+    (META, META),
+]
+OTHER = [
+    (60, 61),
+    (2**70, 2**70 + 1),
+    (2.0**70, 2**70 + 1),
+    (0.1, np.float32(0.1)),
+    (1, True),
+    (np.bool_(True), 1),
+    (np.int64(1), True),
+    (INF, -INF),
+    (NAN, 0.0),
+    (None, 60),
+    (None, torch.ones(2)),
+    ([3, 1], (3, 1)),
+    ("True", True),
+    (torch.tensor([5]), 5),
+    (torch.ones(2), 1.0),
+    (np.ones(2), 1.0),
+    (np.ones(2), torch.ones(2)),
+    (np.ones(2), np.ones(2, dtype=np.float32)),
+    (torch.ones(2), torch.ones(2, 1)),
+    (torch.ones(2), torch.ones(2, dtype=torch.float64)),
+    (torch.ones(()), torch.ones(1)),
+    (torch.tensor([1.0, NAN]), torch.tensor([1.0, 2.0])),
+    (torch.zeros(0, 3), torch.zeros(3, 0)),
+    (META, torch.zeros(3)),
+]
+
+
+@pytest.mark.parametrize(("measured", "predicted"), SAME, ids=name)
+def test_equal_accepts_the_same_value(evidence, measured, predicted):
+    """What is the same passes `equal`, from either side, and fails `differs`."""
+    evidence.equal(measured, predicted)
+    evidence.equal(predicted, measured)
+    assert message(evidence.differs, measured, predicted)
+
+
+@pytest.mark.parametrize(("measured", "predicted"), OTHER, ids=name)
+def test_equal_rejects_any_other_value(evidence, measured, predicted):
+    """What is not the same fails `equal`, from either side, in one line, and passes `differs`."""
+    assert message(evidence.equal, measured, predicted).startswith("[flops.matmul] measured ")
+    assert message(evidence.equal, predicted, measured)
+    evidence.differs(measured, predicted)
+
+
+@pytest.mark.parametrize(
+    ("measured", "predicted", "tolerance"),
+    [
+        (1.0, 1.0, 0),
+        (1.0, 1.25, 0.25),
+        (2**70, 2**70 + 1, 1),
+        (10**400, 10**400 + 1, 1),
+        (NAN, NAN, 0),
+        (INF, INF, 0.1),
+        (1.0, 2.0, INF),
+        (np.float32(1), 1, 0),
+        (torch.tensor(1.0), 1.25, 0.25),
+        (torch.tensor([1.0, NAN, INF]), torch.tensor([1.25, NAN, INF]), 0.25),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 3.0]), torch.tensor([0.0, 1.0])),
+        (torch.tensor([1, 2]), torch.tensor([1.0, 2.0], dtype=torch.float64), 0),
+        (torch.ones(2, 3, requires_grad=True), 1.0, 0),
+        (torch.tensor([1 + 1j]), torch.tensor([1 + 1.5j]), 0.5),
+        (torch.zeros(0), torch.zeros(0), 0),
+    ],
+    ids=name,
+)
+def test_close_accepts_what_is_within_its_tolerance(evidence, measured, predicted, tolerance):
+    """A deviation up to and including the tolerance passes."""
+    evidence.close(measured, predicted, tolerance=tolerance)
+    assert record(evidence)["holds"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "predicted", "tolerance"),
+    [
+        (1.0, math.nextafter(1.0, 2.0), 0),
+        (1.0, 1.25, math.nextafter(0.25, 0.0)),
+        (2**70, 2**70 + 2, 1),
+        (0, 10**400, 1e-300),
+        (NAN, 1.0, INF),
+        (INF, -INF, 1e300),
+        (INF, 1e308, 1e300),
+        (1.0, 2.0, NAN),
+        (1.0, 2.0, -1.0),
+        (None, 1.0, 1.0),
+        ("1", 1.0, 1.0),
+        (1 + 1j, 1.0, 0.5),
+        (1.0, torch.ones(2), 1.0),
+        (torch.ones(2), torch.ones(2, 1), 1.0),
+        (torch.ones(1), torch.ones(2), 1.0),
+        (META, torch.zeros(3), 1.0),
+        (torch.tensor([1.0, NAN]), torch.tensor([1.0, 1.0]), 0.25),
+        (torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]), torch.tensor([1.0, NAN])),
+        (torch.tensor([1 + 1j]), torch.tensor([1.0]), 0.5),
+    ],
+    ids=name,
+)
+def test_close_rejects_what_is_beyond_its_tolerance(evidence, measured, predicted, tolerance):
+    """A deviation beyond the tolerance fails in one line, and so does a measurement that is no number."""
+    assert message(evidence.close, measured, predicted, tolerance=tolerance).startswith("[flops.matmul] measured ")
+
+
+ORDERED = [(1, 2), (2, 2), (-INF, INF), (INF, INF), (2**70, 2**70 + 1), (2.0**53, 2**53 + 1), (1, 10**400)]
+
+
+@pytest.mark.parametrize(("low", "high"), [*ORDERED, (np.uint8(0), 1), (torch.tensor(1.5), 2), (-0.0, 0.0)], ids=name)
+def test_limits_accept_their_own_side(evidence, low, high):
+    """A value up to and including the limit is at most that, and the limit at least the value."""
+    evidence.at_most(low, high)
+    evidence.at_least(high, low)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [*(pair for pair in ORDERED if pair[0] != pair[1]), (np.uint8(0), 1)], ids=name
+)
+def test_limits_reject_the_other_side(evidence, low, high):
+    """Anything past the limit fails, however near or large."""
+    assert " predicted at most " in message(evidence.at_most, high, low)
+    assert " predicted at least " in message(evidence.at_least, low, high)
+
+
+@pytest.mark.parametrize("measured", [NAN, None, "1", torch.ones(2), 1j], ids=name)
+def test_limits_reject_what_is_not_on_the_line(evidence, measured):
+    """NaN and anything that is no number lie on neither side of a limit."""
+    assert message(evidence.at_most, measured, 5)
+    assert message(evidence.at_least, measured, -5)
+
+
+def thrower(error):
+    """Return a function that raises `error`."""
+
+    def throw():
+        raise error
+
+    return throw
+
+
+def test_raises_names_the_errors(evidence):
+    """One of the errors asked for passes, subclasses too; another, or none, is told by name."""
+    evidence.raises(ValueError, thrower(UnicodeError("x")))
+    evidence.raises((TypeError, ValueError), thrower(ValueError()))
+    assert message(evidence.raises, ValueError, lambda: 3) == (
+        "[flops.matmul] measured no error, predicted ValueError (exact)"
+    )
+    assert message(evidence.raises, (TypeError, ValueError), thrower(KeyError()), shape=(3, 5)) == (
+        "[flops.matmul] measured KeyError, predicted TypeError or ValueError (exact) for shape=(3, 5)"
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [NotImplementedError(), ImplementationError("mine.flops lacks matmul"), SystemExit(1)]
+)
+def test_raises_lets_pass_what_is_no_answer(evidence, error):
+    """What is missing or unwritten is not the error that a call was to raise, even where any would do."""
+    with pytest.raises(type(error)):
+        evidence.raises((Exception,), thrower(error))
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "expected"),
+    [
+        ("equal", (30, 60), "measured 30 bytes, predicted 60 bytes (exact) for shape=(3, 5)"),
+        ("close", (0.5, 0.25), "measured 0.5 bytes, predicted 0.25 bytes (within 0.125) for shape=(3, 5)"),
+        ("at_most", (3, 2), "measured 3 bytes, predicted at most 2 bytes for shape=(3, 5)"),
+        ("at_least", (2, 3), "measured 2 bytes, predicted at least 3 bytes for shape=(3, 5)"),
+        ("differs", (2, 2), "measured 2 bytes, predicted anything but 2 bytes for shape=(3, 5)"),
+    ],
+)
+def test_every_method_speaks_one_grammar(evidence, method, args, expected):
+    """[claim] measured X unit, predicted Y unit (tolerance) for inputs; then the command to rerun the test."""
+    tolerance = {"tolerance": 0.125} if method == "close" else {}
+    with pytest.raises(EvidenceError) as caught:
+        getattr(evidence, method)(*args, unit="bytes", shape=(3, 5), **tolerance)
+    assert str(caught.value) == f"[flops.matmul] {expected}\n  rerun: pytest that::test"
+
+
+def test_a_message_names_the_element(evidence):
+    """Of two tensors it shows the values that differ (most, in units of the tolerance), and where."""
+    measured, predicted = torch.tensor([[1, 2, 3], [4, 7, 9]]), torch.tensor([[1, 2, 3], [4, 5, 6]])
+    assert message(evidence.equal, measured, predicted, unit="units") == (
+        "[flops.matmul] measured 7 units, predicted 5 units (exact) for element=[1, 1]"
+    )
+    tolerance = torch.tensor([1.0, 1.0, 2.0])
+    assert message(evidence.close, measured, predicted, tolerance=tolerance, unit="units") == (
+        "[flops.matmul] measured 7 units, predicted 5 units (within 1) for element=[1, 1]"
+    )
+    assert message(evidence.equal, measured, predicted.t()) == (
+        "[flops.matmul] measured 2×3 int64 tensor, predicted 3×2 int64 tensor (exact)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("measured", "predicted", "expected"),
+    [
+        (0.1 + 0.2, 0.3, "measured 0.30000000000000004, predicted 0.3 (exact)"),
+        ("True", True, "measured 'True', predicted True (exact)"),
+    ],
+)
+def test_a_message_tells_near_values_apart(evidence, measured, predicted, expected):
+    """Two values that would be shown alike are shown in full."""
+    assert message(evidence.equal, measured, predicted) == f"[flops.matmul] {expected}"
+
+
+class Rude:
+    """An object that cannot even be shown."""
+
+    def __repr__(self):
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "a\nb", "", NAN, -INF, 10**5000, 1j, np.float64(INF), np.float32(0.5), np.bool_(True), np.int64(3)],
+    ids=name,
+)
+def test_any_value_survives_json(value):
+    """What is kept is JSON for any value, and what is shown is one line."""
+    json.dumps(plain(value), allow_nan=False)
+    assert show(value).isprintable()
+    assert show(value)
+
+
+@pytest.mark.parametrize(
+    "value", [Rude(), [Rude()], "x" * 500, torch.ones(3, requires_grad=True), META, torch.ones(50)], ids=name
+)
+def test_any_object_is_shown_short(value):
+    """What is shown has an end, whatever the implementation returned."""
+    assert 0 < len(show(value)) <= 120
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(np.int64(3), 3), (np.bool_(True), True), (np.float32(0.5), 0.5)], ids=name
+)
+def test_numpy_numbers_are_kept_as_numbers(value, expected):
+    """JSON carries a NumPy scalar as the number or truth value it is."""
+    assert plain(value) is expected or (plain(value) == expected and type(plain(value)) is type(expected))
+
+
+def test_the_worst_case_and_the_extremes_are_kept(evidence):
+    """Of many checks a record keeps the largest deviation with its inputs, how many there were, and the extremes."""
+    for measured, predicted in [(3.0, 3.1), (NAN, NAN), (-7.0, -6.0), (5.0, 5.5)]:
+        evidence.close(measured, predicted, tolerance=2, unit="seconds", points=int(predicted) if predicted > 0 else 0)
+    kept = record(evidence)
+    assert (kept["measured"], kept["predicted"], kept["tolerance"], kept["inputs"]) == (-7, -6, 2, {"points": "0"})
+    assert (kept["checks"], kept["extremes"], kept["holds"]) == (4, [-7, 5], True)
+
+
+def test_extremes_have_no_largest_number(evidence):
+    """Integers beyond any float, and infinities, are extremes too."""
+    for value in (10**400, -INF, 3):
+        evidence.at_least(value, -INF)
+    low, high = record(evidence)["extremes"]
+    assert (low, high[:3]) == ("-inf", "100")
+
+
+def test_a_failure_is_the_record_that_stays(evidence):
+    """The record of a failure shows the check that failed, not a larger deviation that passed."""
+    evidence.at_most(1, 2, points=1)
+    assert message(evidence.at_most, 3, 2, points=2)
+    kept = record(evidence)
+    assert (kept["measured"], kept["holds"], kept["inputs"]) == (3, False, {"points": "2"})
+    assert sentence(kept) == "measured 3, predicted at most 2 for points=2"
+
+
+def test_each_relation_and_unit_is_one_record(evidence):
+    """Checks of one relation in one unit share a record; others have their own."""
+    for _ in range(3):
+        evidence.equal(1, 1, unit="bytes")
+        evidence.equal(1, 1, unit="FLOPs")
+        evidence.at_most(1, 1, unit="bytes")
+    assert [(kept["relation"], kept["unit"], kept["checks"]) for kept in evidence.json()] == [
+        ("exact", "bytes", 3),
+        ("exact", "FLOPs", 3),
+        ("at most", "bytes", 3),
+    ]
+
+
+def test_the_drawn_example_is_shown_before_what_the_test_adds(evidence):
+    """A message's inputs are those of the running example, then the check's own."""
+    evidence.example = {"points": 3, "dtype": torch.bfloat16}
+    assert message(evidence.equal, 1, 2, row=0) == (
+        "[flops.matmul] measured 1, predicted 2 (exact) for points=3, dtype=bfloat16, row=0"
+    )
+
+
+def test_a_check_costs_microseconds(evidence):
+    """A passing check on numbers costs microseconds: a claim's tests make thousands."""
+    costs = {
+        "equal": lambda: evidence.equal(60, 60, unit="bytes"),
+        "close": lambda: evidence.close(1.0, 1.0001, tolerance=0.1),
+        "at most": lambda: evidence.at_most(1.0, 2.0),
+    }
+    for name, check in costs.items():
+        fastest = min(timeit.repeat(check, number=100, repeat=5)) / 100
+        assert fastest < 100e-6, f"{name} takes {fastest * 1e6:.0f} µs"
