@@ -78,3 +78,10 @@ def mean(magnitude: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     rounded reciprocal.
     """
     return magnitude * gamma(length + 1, dtype)
+
+
+# ---- floats ----
+def ulp(number: float, dtype: torch.dtype) -> float:
+    """Return the gap between neighbouring values of a dtype at a number: eps times its power of 2, or the least one."""
+    info = torch.finfo(dtype)
+    return max(2.0 ** (math.frexp(number)[1] - 1), info.smallest_normal) * info.eps

@@ -125,3 +125,11 @@ moderate_floats = st.lists(st.integers(-(2**52), 2**52).map(_moderate), min_size
 matrix_sizes = st.sampled_from(tuple(itertools.product(range(6), repeat=3)))  # rows, inner, columns
 leading_sizes = st.lists(st.integers(0, 3), max_size=2).map(tuple)
 diagonals = st.integers(-7, 7)
+
+# ---- floats ----
+float32_patterns = st.integers(0, 2**32 - 1)
+# digits/10^places is at most 448, E4M3's largest value. With up to 12 places, rounding to float64 first never changes
+# the nearest float32: a midpoint that is not hit is missed by more than half a float64 ulp, as 5¹² < 2²⁹.
+decimal_digits = st.integers(0, 448 * 10**6)
+decimal_places = st.integers(6, 12)
+fine_bits = st.integers(8, 20)  # 1 + 2^−n rounds to 1 in bfloat16, and ⅞ of it is a float32 value
