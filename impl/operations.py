@@ -1,0 +1,38 @@
+"""§2.2.2: products over leading dimensions, and the mask that hides the future."""
+
+from itertools import product
+from operator import index
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["batched_matmul", "causal_mask"]
+
+
+def batched_matmul(x: Tensor, w: Tensor) -> Tensor:
+    """Multiply matrices, one pair for every index of the leading dimensions: (…, m, k) @ (…, k, n) → (…, m, n).
+
+    Leading dimensions broadcast. Raises ValueError where an operand is not at least a matrix, where the inner
+    sizes differ, and where the leading dimensions do not broadcast.
+    """
+    if x.dim() < 2 or w.dim() < 2 or x.shape[-1] != w.shape[-2]:
+        raise ValueError(f"{tuple(x.shape)} @ {tuple(w.shape)}: the inner sizes of two matrices must agree")
+    leading = np.broadcast_shapes(x.shape[:-2], w.shape[:-2])  # ValueError where they do not fit
+    x = x.expand(*leading, -1, -1)
+    w = w.expand(*leading, -1, -1)
+    y = x.new_zeros(*leading, x.shape[-2], w.shape[-1])
+    for place in product(*map(range, leading)):
+        y[place] = x[place] @ w[place]
+    return y
+
+
+def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:
+    """Return which positions may look at which: bool (length, length), True where column j ≤ row i.
+
+    Raises ValueError for a negative length, TypeError for one that is not an integer.
+    """
+    if index(length) < 0:
+        raise ValueError(f"length {length} is negative")
+    position = torch.arange(length, device=device)
+    return position <= position[:, None]

@@ -1,0 +1,217 @@
+"""§2.2.2b and §2.2.2c: operations that compute new tensors."""
+
+import operator
+from functools import partial
+
+import numpy as np
+import torch
+from hypothesis import example, given, reject
+
+from spec import bounds
+from spec import strategies as st
+from spec.claim import verifies
+from spec.claims import operations
+
+# What torch does, and what it means; the second operand is for the binary ones.
+ELEMENTWISE = {
+    "pow": (lambda x, y: x.pow(2), lambda x, y: x * x),
+    "sqrt": (lambda x, y: x.sqrt(), lambda x, y: np.sqrt(x)),
+    "rsqrt": (lambda x, y: x.rsqrt(), lambda x, y: 1 / np.sqrt(x)),
+    "+": (operator.add, operator.add),
+    "×": (operator.mul, operator.mul),
+    "÷": (operator.truediv, operator.truediv),
+}
+FRACTIONAL = {"sqrt", "rsqrt", "÷"}  # what integers are converted to floats for
+
+
+def filled(shape, values, dtype, device):
+    """Return a tensor that holds the values over and over; the example is void where the device lacks the dtype."""
+    count = torch.Size(shape).numel()
+    repeated = torch.tensor(values, dtype=dtype).repeat(count // len(values) + 1)[:count].reshape(shape)
+    try:
+        return repeated.to(device)
+    except (TypeError, RuntimeError):
+        reject()
+
+
+def exactly(tensor):
+    """Return the values as NumPy float64, which holds each of them exactly."""
+    return tensor.detach().cpu().double().numpy()
+
+
+def storage(tensor):
+    return tensor.untyped_storage().data_ptr()
+
+
+def looped(x, w):
+    """Multiply NumPy matrices, one pair for every index of the broadcast leading dimensions."""
+    leading = np.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+    x, w = np.broadcast_to(x, leading + x.shape[-2:]), np.broadcast_to(w, leading + w.shape[-2:])
+    y = np.zeros((*leading, x.shape[-2], w.shape[-1]))
+    for place in np.ndindex(leading):
+        y[place] = x[place] @ w[place]
+    return y
+
+
+def small_integers(shape, dtype, device=None):
+    """Return −3 to 3 in turn, whose products and sums every dtype holds exactly, whatever the order."""
+    count = torch.Size(shape).numel()
+    return ((torch.arange(count) * 3) % 7 - 3).to(device, dtype).reshape(shape)
+
+
+def stacks(leading, sizes, fill):
+    """Return two stacks of matrices that can be multiplied, the second one a transposed view."""
+    rows, inner, columns = sizes
+    return fill((*leading.left, rows, inner)), fill((*leading.right, columns, inner)).mT
+
+
+@verifies(operations.ELEMENTWISE_NEW)
+@given(shape=st.shapes, dtype=st.arithmetic_dtypes, values=st.moderate_floats)
+def test_each_operation_gives_a_new_tensor_of_the_exact_values(evidence, device, shape, dtype, values):
+    """Each operation gives a new tensor of the same shape: the exact values, rounded to the dtype it promotes to."""
+    if not dtype.is_floating_point:
+        values = [int(abs(value)) % 12 for value in values]  # whose squares fit 8 bits, one of them for a sign
+    x, y = filled(shape, values, dtype, device), filled(shape, values[::-1], dtype, device)
+    before = x.clone()
+    for name, (compute, mean) in ELEMENTWISE.items():
+        result = compute(x, y)
+        with np.errstate(all="ignore"):
+            exact = torch.as_tensor(np.asarray(mean(exactly(x), exactly(y))))
+        promoted = torch.get_default_dtype() if name in FRACTIONAL and not dtype.is_floating_point else dtype
+        kept = "the input's" if x.numel() and storage(result) in (storage(x), storage(y)) else "its own"
+        tolerance = bounds.elementwise(name, exact, promoted, device)
+        evidence.close(result, exact, tolerance=tolerance, operation=name)
+        evidence.equal(result.dtype, promoted, unit="dtype", operation=name)
+        evidence.equal(kept, "its own", unit="storage", operation=name)
+    evidence.equal(x, before, unit="as the input afterwards")
+
+
+@verifies(operations.ELEMENTWISE_NEW)
+def test_one_four_nine(evidence, device):
+    """The notes' integers 1, 4 and 9 give the values and dtypes that the notes write down."""
+    x = torch.tensor([1, 4, 9], device=device)
+    whole, default = torch.int64, torch.get_default_dtype()
+    for name, result, values, dtype in (
+        ("pow", x.pow(2), [1, 16, 81], whole),
+        ("sqrt", x.sqrt(), [1, 2, 3], default),
+        ("rsqrt", x.rsqrt(), [1, 1 / 2, 1 / 3], default),
+        ("+", x + x, [2, 8, 18], whole),
+        ("×", x * 2, [2, 8, 18], whole),
+        ("÷", x / 0.5, [2, 8, 18], default),
+    ):
+        exact = torch.tensor(values, dtype=torch.float64)
+        evidence.equal(result.dtype, dtype, unit="dtype", operation=name)
+        evidence.close(result, exact, tolerance=bounds.elementwise(name, exact, dtype, device), operation=name)
+
+
+@verifies(operations.TRIU)
+@given(leading=st.leading_sizes, sizes=st.matrix_sizes, diagonal=st.diagonals, dtype=st.triangle_dtypes)
+def test_triu_keeps_what_lies_on_or_above_the_diagonal(evidence, device, leading, sizes, diagonal, dtype):
+    """Element (i, j) is kept where j ≥ i + diagonal; elsewhere it is 0, even where it was infinite."""
+    shape = (*leading, *sizes[:2])
+    x = (torch.arange(torch.Size(shape).numel(), device=device) % 100 + 1).to(dtype).reshape(shape)
+    rows, columns = np.indices(shape[-2:])
+    dropped = torch.as_tensor(columns < rows + diagonal, device=device)
+    evidence.equal(x.triu(diagonal), x.masked_fill(dropped, 0), unit="as the triangle")
+    if dtype.is_floating_point:
+        x = x.masked_fill(dropped, float("inf"))
+        evidence.equal(x.triu(diagonal), x.masked_fill(dropped, 0), unit="as the triangle under infinities")
+
+
+@verifies(operations.TRIU)
+@given(length=st.sizes_with_zero)
+def test_a_causal_mask_forbids_the_strictly_upper_part(impl, evidence, device, length):
+    """Row i may look at column j exactly where j ≤ i: what it forbids is triu with diagonal 1 of all ones."""
+    mask = impl.operations.causal_mask(np.int32(length), device)
+    allowed = torch.tensor([[j <= i for j in range(length)] for i in range(length)], dtype=torch.bool, device=device)
+    evidence.equal(mask, allowed.reshape(length, length), unit="as the mask")
+    evidence.equal(~mask, torch.ones_like(mask).triu(1), unit="as what it forbids")
+    evidence.equal(mask.device.type, device.type, unit="device")
+
+
+@verifies(operations.TRIU)
+def test_a_mask_needs_a_length(impl, evidence):
+    """A negative length raises ValueError, and what is not a number raises TypeError."""
+    evidence.raises(ValueError, lambda: impl.operations.causal_mask(-1), length=-1)
+    evidence.raises(TypeError, lambda: impl.operations.causal_mask("four"), length="four")
+
+
+@verifies(operations.MATMUL_SHAPE)
+@given(sizes=st.matrix_sizes)
+@example(sizes=(16, 32, 2))
+def test_a_product_has_the_rows_of_the_first_and_the_columns_of_the_second(evidence, device, sizes):
+    """(m, k) @ (k, n) is (m, n) for all sizes, and with k = 0 it is all zeros."""
+    rows, inner, columns = sizes
+    product = torch.ones(rows, inner, device=device) @ torch.ones(inner, columns, device=device)
+    evidence.equal(product, torch.full((rows, columns), float(inner), device=device), unit="as the product")
+
+
+@verifies(operations.MATMUL_SHAPE)
+@given(sizes=st.matrix_sizes, excess=st.sizes)
+def test_inner_sizes_that_differ_raise(evidence, device, sizes, excess):
+    """Inner sizes that differ raise RuntimeError, an inner size of 1 included: it does not broadcast."""
+    rows, inner, columns = sizes
+    few, many = torch.ones(rows, inner, device=device), torch.ones(rows, inner + excess, device=device)
+    evidence.raises(RuntimeError, lambda: few @ torch.ones(inner + excess, columns, device=device))
+    evidence.raises(RuntimeError, lambda: many @ torch.ones(inner, columns, device=device))
+
+
+@verifies(operations.MATMUL_BATCHED)
+@given(leading=st.broadcastable, sizes=st.matrix_sizes, dtype=st.signed_dtypes)
+def test_a_product_is_a_loop_over_the_leading_dimensions(impl, evidence, device, leading, sizes, dtype):
+    """@ and impl give, to the last bit, one matrix product for every index of the broadcast leading dimensions."""
+    if device.type != "cpu" and not dtype.is_floating_point:
+        dtype = torch.float32  # torch multiplies integer matrices on the CPU only
+    x, w = stacks(leading, sizes, lambda shape: small_integers(shape, dtype, device))
+    predicted = torch.as_tensor(looped(exactly(x), exactly(w))).to(device, dtype)
+    before = x.clone(), w.clone()
+    evidence.equal(x @ w, predicted, unit="as the product by @")
+    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product")
+    evidence.equal(x, before[0], unit="as the first operand afterwards")
+    evidence.equal(w, before[1], unit="as the second operand afterwards")
+
+
+@verifies(operations.MATMUL_BATCHED)
+@given(leading=st.broadcastable, sizes=st.matrix_sizes, dtype=st.float_dtypes, values=st.moderate_floats)
+def test_rounding_is_all_that_differs(impl, evidence, device, leading, sizes, dtype, values):
+    """For any values, of tensors that require grad too, @ and impl are within the rounding of the exact products."""
+    sixteenths = [value / 16 for value in values]  # so that no sum overflows float16
+    x, w = stacks(leading, sizes, lambda shape: filled(shape, sixteenths, dtype, device))
+    exact, magnitude = (torch.as_tensor(looped(f(exactly(x)), f(exactly(w)))) for f in (np.positive, np.abs))
+    tolerance = bounds.dot_product(magnitude, sizes[1], dtype)
+    evidence.close(x @ w, exact, tolerance=tolerance, unit="by @")
+    product = impl.operations.batched_matmul(x.requires_grad_(), w)
+    evidence.close(product.detach(), exact, tolerance=tolerance)
+
+
+@verifies(operations.MATMUL_BATCHED)
+@given(leading=st.leading_sizes, sizes=st.matrix_sizes)
+def test_a_vector_is_a_row_on_the_left_and_a_column_on_the_right(evidence, device, leading, sizes):
+    """A vector multiplies as the matrix it makes with one row or one column, which is then dropped."""
+    rows, inner, columns = sizes
+    v, x, w = (
+        small_integers(shape, torch.float32, device)
+        for shape in ((inner,), (*leading, rows, inner), (*leading, inner, columns))
+    )
+    row = looped(exactly(v)[None, :], exactly(w))[..., 0, :]
+    column = looped(exactly(x), exactly(v)[:, None])[..., 0]
+    dot = np.sum(exactly(v) ** 2)
+    for unit, product, predicted in (("row", v @ w, row), ("column", x @ v, column), ("dot product", v @ v, dot)):
+        evidence.equal(product, torch.as_tensor(predicted).to(device, torch.float32), unit=f"as the {unit}")
+
+
+@verifies(operations.MATMUL_BATCHED)
+@given(leading=st.broadcastable, apart=st.incompatible, sizes=st.matrix_sizes, excess=st.sizes)
+def test_stacks_that_do_not_fit_raise(impl, evidence, device, leading, apart, sizes, excess):
+    """Inner sizes that differ raise, and so do leading dimensions that do not broadcast."""
+    rows, inner, columns = sizes
+    x = torch.ones(*leading.left, rows, inner, device=device)
+    longer = torch.ones(*leading.right, inner + excess, columns, device=device)
+    left, right = (
+        torch.ones(*apart.left, rows, inner, device=device),
+        torch.ones(*apart.right, inner, columns, device=device),
+    )
+    for pair in ((x, longer), (left, right)):
+        shapes = {name: tuple(operand.shape) for name, operand in zip("xw", pair, strict=True)}
+        evidence.raises(RuntimeError, partial(operator.matmul, *pair), **shapes)
+        evidence.raises((ValueError, RuntimeError), partial(impl.operations.batched_matmul, *pair), **shapes)
