@@ -123,7 +123,7 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput[WHOLE] = _is_whole(node.config)
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, trylast=True)  # inside the capturing of output, which would undo our redirection
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     ties = collection.claims_of(item)
     if not ties:
