@@ -3,37 +3,48 @@
 import contextlib
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-
-def state() -> dict[str, Any]:
-    """Return torch's global state, under the names that a message uses."""
-    return {
-        "grad mode": torch.is_grad_enabled(),
-        "default dtype": torch.get_default_dtype(),
-        "default device": torch.get_default_device(),
-        "number of threads": torch.get_num_threads(),
-        "deterministic mode": torch.are_deterministic_algorithms_enabled(),
-        "float32 matmul precision": torch.get_float32_matmul_precision(),
-        "random state": torch.get_rng_state(),
-    }
+MIXED = "a mixture of both interfaces"
 
 
-def restore(before: dict[str, Any]) -> None:
-    """Put torch's global state back."""
-    torch.set_grad_enabled(before["grad mode"])
-    torch.set_default_dtype(before["default dtype"])
-    if torch.get_default_device() != before["default device"]:
-        torch.set_default_device(before["default device"])
-    if torch.get_num_threads() != before["number of threads"]:
-        torch.set_num_threads(before["number of threads"])
-    torch.use_deterministic_algorithms(before["deterministic mode"])
-    if torch.get_float32_matmul_precision() != before["float32 matmul precision"]:
-        torch.set_float32_matmul_precision(before["float32 matmul precision"])
-    torch.set_rng_state(before["random state"])
+def matmul_precision() -> str:
+    """Return how products of float32 may be rounded; torch refuses to say where its two interfaces disagree."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return MIXED
+
+
+def _set_matmul_precision(precision: str) -> None:
+    if precision != MIXED:
+        torch.set_float32_matmul_precision(precision)
+
+
+def _set_default_device(device: torch.device) -> None:
+    # None rather than "cpu", which is another state: a mode that slows down every later call.
+    torch.set_default_device(None if device.type == "cpu" else device)
+
+
+# Each setting under the name that a message uses: how to read it, and how to put it back.
+SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "default device": (torch.get_default_device, _set_default_device),
+    "number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "deterministic mode": (
+        lambda: ("default", "warn", "error")[torch.get_deterministic_debug_mode()],
+        torch.set_deterministic_debug_mode,
+    ),
+    "float32 precision": (
+        lambda: getattr(torch.backends, "fp32_precision", "none"),
+        lambda old: setattr(torch.backends, "fp32_precision", old),
+    ),
+    "float32 matmul precision": (matmul_precision, _set_matmul_precision),
+}
 
 
 class _Tee(io.StringIO):
@@ -51,22 +62,20 @@ class _Tee(io.StringIO):
 @contextlib.contextmanager
 def watched() -> Iterator[list[str]]:
     """Run the body, restore torch's global state, and fill the list with what the body left changed or printed."""
-    before = state()
+    before = {name: read() for name, (read, _) in SETTINGS.items()}
+    random = torch.get_rng_state()
     left: list[str] = []
     printed = _Tee(sys.stdout)
     try:
         with contextlib.redirect_stdout(printed):
             yield left
     finally:
-        after = state()
-        for name, old in before.items():
-            new = after[name]
-            if name == "random state":
-                if not torch.equal(old, new):
-                    left.append("left torch's random state changed: draw from a generator of your own")
-            elif old != new:
-                left.append(f"left torch's {name} changed from {old} to {new}")
-        if left:
-            restore(before)
+        for name, (read, restore) in SETTINGS.items():
+            if (new := read()) != before[name]:
+                left.append(f"left torch's {name} changed from {before[name]} to {new}")
+                restore(before[name])
+        if not torch.equal(torch.get_rng_state(), random):
+            left.append("left torch's random state changed: draw from a generator of your own")
+            torch.set_rng_state(random)
         if text := printed.getvalue().strip():
             left.append(f"printed {text.splitlines()[0]!r} to standard output: return values, do not print")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from spec import guard
 from spec.hardware import devices
 
 PACKAGES = ("numpy", "pytest", "hypothesis", "einops", "jaxtyping", "beartype", "pytest-benchmark")
@@ -27,7 +28,7 @@ def receipt(implementation: str, profile: str, seed: str, chosen: list[torch.dev
         "seed": seed,
         "settings": {
             "default dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-            "float32 matmul precision": torch.get_float32_matmul_precision(),
+            "float32 matmul precision": guard.matmul_precision(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         },
     }
