@@ -90,7 +90,7 @@ def rounds_to_bfloat16(q: Queries, k: Keys) -> Scores:
     return (q.bfloat16() @ k.bfloat16().transpose(-2, -1)).to(q.dtype)
 
 
-@mutant("einops.einsum", caught_by=(dimensions.EINSUM, dimensions.ELLIPSIS))
+@mutant("einops.einsum", caught_by=dimensions.EINSUM)
 def mixes_up_the_operands(x, y, pattern):
     """Multiplies the second operand by the first, where the two have the same shape."""
     return einsum(y, x, pattern) if x.shape == y.shape else einsum(x, y, pattern)
@@ -104,9 +104,15 @@ def multiplies_every_leading_index_by_every_other(q: Queries, k: Keys) -> Scores
 
 
 @mutant("impl.dimensions.attention_scores", caught_by=dimensions.ELLIPSIS)
-def expects_one_leading_dimension(q: Queries, k: Keys) -> Scores:
-    """Uses a product of batches, which takes three dimensions and no other number."""
-    return torch.bmm(q, k.transpose(-2, -1))
+def returns_one_leading_dimension(q: Queries, k: Keys) -> Scores:
+    """Uses a product of batches, which has one leading dimension and no other number."""
+    return torch.bmm(q.reshape(-1, *q.shape[-2:]), k.reshape(-1, *k.shape[-2:]).mT)
+
+
+@mutant("einops.einsum", caught_by=dimensions.ELLIPSIS)
+def drops_what_one_operand_lacks(x, y, pattern):
+    """Keeps only the first index of every leading dimension that the second operand does not have."""
+    return einsum(x[(0,) * (x.dim() - y.dim())], y, pattern)
 
 
 @mutant("impl.dimensions.sum_hidden", caught_by=dimensions.ELLIPSIS)
@@ -214,7 +220,8 @@ def interleaves_the_heads(x: Heads) -> Total:
 @mutant("impl.dimensions.merge_heads", caught_by=dimensions.REARRANGE)
 def reads_on_in_memory(x: Heads) -> Total:
     """Never copies: it reads on in memory, in whatever order the values lie there."""
-    return x.as_strided((*x.shape[:-2], x.shape[-2] * x.shape[-1]), (*x.stride()[:-2], x.stride(-1)))
+    size, stride = (*x.shape[:-2], x.shape[-2] * x.shape[-1]), (*x.stride()[:-2], min(x.stride()[-2:]))
+    return x.as_strided(size, stride)
 
 
 @mutant("einops.rearrange", caught_by=dimensions.REARRANGE)
