@@ -1,11 +1,12 @@
 """The closing table: every claim with its standing, its verdict, and what was measured against what was predicted."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spec.claim import Standing
-from spec.evidence import Json, sentence
-from spec.report.verdicts import NOT_RUN, Finding, Verdict
+from spec.evidence import Json, show
+from spec.report.verdicts import ABSENT, NOT_RUN, Finding, Verdict
 
 COLOURS = {
     Verdict.HOLDS: {"green": True},
@@ -18,20 +19,22 @@ COLOURS = {
 def table(findings: Sequence[Finding], width: int, verbose: bool) -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield the lines of the closing table, each with its markup."""
     selected = [finding for finding in findings if finding.reason != NOT_RUN]
-    devices = {finding.device for finding in selected}
-    names = {id(f): f.claim.id + (f" ({f.device})" if len(devices) > 1 and f.device else "") for f in selected}
-    column = max(map(len, names.values()), default=0)
+    several = len({finding.device for finding in selected} - {ABSENT}) > 1
+    names = [f.claim.id + (f" ({f.device})" if several else "") for f in selected]
+    column = max(map(len, names), default=0)
     yield f"{'claim':<{column}}  {'standing':<9}  {'verdict':<9}  measured against predicted", {"bold": True}
-    for finding in selected:
+    for name, finding in zip(names, selected, strict=True):
         claim = finding.claim
-        head = f"{names[id(finding)]:<{column}}  {claim.standing.value:<9}  {finding.verdict.value:<9}  "
+        head = f"{name:<{column}}  {claim.standing.value:<9}  {finding.verdict.value:<9}  "
         yield head + _fit(summary(finding), width - len(head)), COLOURS[finding.verdict]
+        notes = {}
         if claim.standing is not Standing.HOLDS:
-            word = "if" if claim.standing is Standing.HOLDS_IF else "but"
-            yield _fit(f"{'':<{column}}  {word} {claim.condition}", width), {}
+            notes["if" if claim.standing is Standing.HOLDS_IF else "but"] = claim.condition
         if verbose:
-            yield _fit(f"{'':<{column}}  notes: {claim.says}", width), {}
-            yield _fit(f"{'':<{column}}  law:   {claim.law}", width), {}
+            notes |= {"notes:": claim.says, "law:": claim.law}
+        for word, text in notes.items():
+            for line in textwrap.wrap(f"{word} {text}", max(width - column - 2, 40), subsequent_indent="  "):
+                yield f"{'':<{column}}  {line}", {}
     yield closing(findings), {"bold": True}
 
 
@@ -41,9 +44,22 @@ def summary(finding: Finding) -> str:
         return finding.reason
     if not finding.evidence:
         return ""
-    record = max(finding.evidence, key=_telling)
     checks = sum(record["checks"] for record in finding.evidence)
-    return f"{sentence(record | {'inputs': {}})}; {checks} checks"
+    return f"{measurement(max(finding.evidence, key=_telling))}; {checks} checks"
+
+
+def measurement(record: Json) -> str:
+    """Say what a record that holds measured, over all its checks: shorter than a failure's sentence."""
+    unit = f" {record['unit']}" if record["unit"] else ""
+    measured = show(record["measured"])
+    if record["relation"] == "exact":
+        if len(set(record["extremes"])) == 2:
+            measured = " to ".join(map(show, record["extremes"]))
+        return f"{measured}{unit}, exactly as predicted"
+    predicted = show(record["predicted"])
+    if record["relation"] == "within":
+        return f"{measured} against {predicted}{unit} (within {show(record['tolerance'])})"
+    return f"{measured}{unit}, {'not' if record['relation'] == 'not' else record['relation']} {predicted}"
 
 
 def closing(findings: Sequence[Finding]) -> str:
@@ -54,9 +70,10 @@ def closing(findings: Sequence[Finding]) -> str:
     return ", ".join(parts) + (f"; {skipped} not run" if skipped else "")
 
 
-def _telling(record: Json) -> tuple[bool, bool]:
-    number = isinstance(record["measured"], int | float) and not isinstance(record["measured"], bool)
-    return record["relation"] != "not", number
+def _telling(record: Json) -> tuple[int, bool]:
+    """Rank a record: a deviation tells more than an equality, a number more than a word."""
+    rank = {"not": 0, "exact": 1}.get(record["relation"], 2)
+    return rank, bool(record["extremes"])
 
 
 def _fit(text: str, width: int) -> str:
