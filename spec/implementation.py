@@ -1,8 +1,10 @@
 """The package under test: found by name, imported module by module when a test first asks."""
 
+import functools
 import importlib
 import importlib.util
 import types
+from importlib.machinery import PathFinder
 
 import pytest
 
@@ -19,10 +21,15 @@ class Implementation:
     def __init__(self, package: str) -> None:
         self._package = package
 
+    @functools.cached_property
+    def _error(self) -> str | None:
+        """What is wrong with the package itself: it is imported first, so that this counts against every chapter."""
+        return _import(self._package)[1]
+
     def __getattr__(self, name: str) -> "Chapter":
         if name.startswith("_"):  # what pytest and hypothesis ask of any object
             raise AttributeError(name)
-        chapter = Chapter(self._package, name)
+        chapter = Chapter(self._package, name, self._error)
         setattr(self, name, chapter)
         return chapter
 
@@ -30,10 +37,10 @@ class Implementation:
 class Chapter:
     """One module of the implementation; a name is checked against the contract when it is first used."""
 
-    def __init__(self, package: str, name: str) -> None:
+    def __init__(self, package: str, name: str, error: str | None) -> None:
         self._path = f"{package}.{name}"
         self._contract = contract.chapter(name)
-        self._module, self._error = _import(self._path)
+        self._module, self._error = (None, error) if error else _import(self._path)
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("_"):
@@ -56,12 +63,17 @@ def find(package: str) -> str:
     """Return why `package` cannot be an implementation; an empty string if it can. Runs none of its code."""
     if not all(part.isidentifier() for part in package.split(".")):
         return f"--spec-impl={package}: not a package name; write it as in an import, for example --spec-impl=mine"
+    name, *parts = package.split(".")
     try:
-        spec = importlib.util.find_spec(package)
-    except ModuleNotFoundError:
-        spec = None
-    except BaseException:  # a parent package that fails to import: its claims say so
+        spec = importlib.util.find_spec(name)
+        for part in parts:  # step by step, for importlib would import the packages above
+            name = f"{name}.{part}"
+            inside = spec.submodule_search_locations if spec else None
+            spec = PathFinder.find_spec(name, list(inside)) if inside else None
+    except KeyError:  # a folder without __init__.py in another: a package, which only an import can look into
         return ""
+    except ValueError:  # __main__
+        spec = None
     if spec is None:
         return f"--spec-impl={package}: no such package on the import path; run pytest from the folder that holds it"
     if spec.submodule_search_locations is None:
