@@ -52,11 +52,14 @@ class _Tee(io.StringIO):
 
     def __init__(self, out: Any) -> None:
         super().__init__()
-        self.out = out
+        self.out: Any = out.out if isinstance(out, _Tee) else out  # what is caught inside is not caught again outside
 
     def write(self, text: str) -> int:
         self.out.write(text)
         return super().write(text)
+
+    def close(self) -> None:
+        """Stay open: an implementation may close its standard output, but not ours."""
 
 
 @contextlib.contextmanager
