@@ -66,7 +66,7 @@ def stacks(leading, sizes, fill):
 
 
 @verifies(operations.ELEMENTWISE_NEW)
-@given(shape=st.shapes, dtype=st.arithmetic_dtypes, values=st.moderate_floats)
+@given(shape=st.operand_shapes, dtype=st.arithmetic_dtypes, values=st.moderate_floats)
 def test_each_operation_gives_a_new_tensor_of_the_exact_values(evidence, device, shape, dtype, values):
     """Each operation gives a new tensor of the same shape: the exact values, rounded to the dtype it promotes to."""
     if not dtype.is_floating_point:
