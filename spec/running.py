@@ -6,14 +6,14 @@ import linecache
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
+from hypothesis.errors import Flaky
 
 from spec import contract, guard
 from spec.claim import Claim
-from spec.evidence import Evidence, EvidenceError
+from spec.evidence import Evidence, EvidenceError, show
 from spec.implementation import ImplementationError
 
 FIXTURES = {"impl", "evidence", "benchmark", "timed", "device", "accelerator"}
@@ -92,40 +92,46 @@ def judged(item: pytest.Item, claim: str, evidence: Evidence) -> Iterator[None]:
             item.user_properties.append(("evidence", json.dumps(evidence.json())))
 
 
-def _settle(error: BaseException, package: str, evidence: Evidence) -> None:
-    """Raise what a test's exception means."""
-    frames = _frames_in(package, error)
+def _settle(error: BaseException, package: str, evidence: Evidence, once: str = "") -> NoReturn:
+    """Raise what a test's exception means; `once` ends its line where it did not happen again for the same inputs."""
+    if isinstance(error, Flaky) and (failures := getattr(error, "exceptions", ())):
+        _settle(failures[0], package, evidence, "; the same inputs gave another result when tried again")
+    if isinstance(error, EvidenceError):
+        head, *rest = str(error).split("\n")
+        raise EvidenceError("\n".join([head + once, *rest]))
     if isinstance(error, ImplementationError):
         evidence.fail(str(error))
-    if type(error) is NotImplementedError and frames and "raise NotImplementedError" in (frames[-1].line or ""):
-        pytest.skip(f"not implemented: {package}.{Path(frames[-1].filename).stem}.{frames[-1].name}")
-    if isinstance(error, SystemExit) and frames:
-        evidence.fail(f"{_place(package, frames)} calls sys.exit({error.code!r})")
-    if not isinstance(error, EvidenceError) and frames:
-        text = " ".join(str(error).split())
-        inputs = ", ".join(f"{name}={value!r}" for name, value in evidence.example.items())
-        told = f"{_place(package, frames)} raises {type(error).__name__}: {text}" + (f" for {inputs}" if inputs else "")
-        error.__notes__ = []
-        raise EvidenceError(
-            f"[{evidence.claim}] {told}\n  rerun: {evidence.rerun}\n\n{''.join(traceback.format_list(frames)).rstrip()}"
-        ) from error
-    raise error
+    frames = _frames_in(package, error)
+    if not frames:
+        raise error
+    names, summaries = zip(*frames, strict=True)
+    if type(error) is NotImplementedError and "raise NotImplementedError" in summaries[-1].line:
+        pytest.skip(f"not implemented: {names[-1]}")
+    if isinstance(error, SystemExit):
+        evidence.fail(f"{names[0]} calls sys.exit({error.code!r}){once}")
+    inputs = ", ".join(f"{name}={show(value)}" for name, value in evidence.example.items())
+    told = f"{names[0]} raises {type(error).__name__}: {_one_line(error)}" + (f" for {inputs}" if inputs else "") + once
+    raise EvidenceError(
+        f"[{evidence.claim}] {told}\n  rerun: {evidence.rerun}\n\n{''.join(traceback.format_list(summaries)).rstrip()}"
+    ) from error
 
 
-def _frames_in(package: str, error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the frames of a traceback that lie in the implementation, outermost first."""
+def _frames_in(package: str, error: BaseException) -> list[tuple[str, traceback.FrameSummary]]:
+    """Return the frames of a traceback that lie in the implementation, outermost first, each under its full name."""
     found = []
     for frame, line in traceback.walk_tb(error.__traceback__):
-        name = str(frame.f_globals.get("__name__", ""))
-        if name == package or name.startswith(f"{package}."):
+        module = str(frame.f_globals.get("__name__", ""))
+        if module == package or module.startswith(f"{package}."):
             code = frame.f_code
+            name = f"{module}.{code.co_qualname}".replace("<locals>.", "")
             source = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-            found.append(traceback.FrameSummary(code.co_filename, line, code.co_name, lookup_line=False, line=source))
+            summary = traceback.FrameSummary(code.co_filename, line, code.co_name, lookup_line=False, line=source)
+            found.append((name, summary))
     return found
 
 
-def _place(package: str, frames: list[traceback.FrameSummary]) -> str:
-    return f"{package}.{Path(frames[0].filename).stem}.{frames[0].name}"
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
 
 
 class Crash(NamedTuple):
