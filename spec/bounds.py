@@ -85,3 +85,7 @@ def ulp(number: float, dtype: torch.dtype) -> float:
     """Return the gap between neighbouring values of a dtype at a number: eps times its power of 2, or the least one."""
     info = torch.finfo(dtype)
     return max(2.0 ** (math.frexp(number)[1] - 1), info.smallest_normal) * info.eps
+
+
+# ---- storage ----
+SAME_SPEED = 1.25  # of two copies timed in turn: two equal ones differed by up to 1.2 (quartiles) on an idle machine

@@ -41,11 +41,12 @@ class Layout(NamedTuple):
         return torch.equal(Layout(tuple(shape), tuple(stride), self.offset).places().flatten(), places)
 
 
-def layout(dimensions: Sequence[tuple[int, int | str, int]], offset: int) -> Layout:
-    """Return a layout from (size, step, rank) per dimension: the higher its rank, the closer its elements.
+def layout(slots: Sequence[tuple[int, int | str, int] | None], offset: int) -> Layout:
+    """Return a layout from (size, step, rank) per dimension or None: the higher its rank, the closer its elements.
 
     A step is a number of elements, or "packed" against the next inner dimension, or "gap": with room to spare.
     """
+    dimensions = [slot for slot in slots if slot]
     stride, packed = [0] * len(dimensions), 1
     for place in reversed(sorted(range(len(dimensions)), key=lambda place: dimensions[place][2])):
         size, step, _ = dimensions[place]
@@ -88,12 +89,12 @@ def regroup(shape: Sequence[int], cuts: int, ones: int) -> tuple[int, ...]:
 
 _FACTORS = {0: (0,), 1: (), 2: (2,), 3: (3,), 4: (2, 2), 5: (5,), 6: (2, 3)}
 
-Step = tuple[str, int, int]
+Step = tuple[str, int, int] | None
 
 
 def follow(base: Tensor, steps: Sequence[Step]) -> Tensor:
-    """Return what a chain of steps (name of a view, a dimension, a number) makes of a tensor."""
-    for name, dimension, number in steps:
+    """Return what a chain of steps (name of a view, a dimension, a number; or None) makes of a tensor."""
+    for name, dimension, number in filter(None, steps):
         base = base if base.dim() else base.unsqueeze(0)
         base = VIEWS[name](base, dimension % base.dim(), number)
     return base
@@ -120,6 +121,5 @@ VIEWS: dict[str, Callable[[Tensor, int, int], Tensor]] = {
     "unfold": lambda x, d, n: x.unfold(d, 1 + n % x.size(d), 1),
     "split": _split,
     "flatten": lambda x, d, n: x.view(-1) if x.is_contiguous() else x.view(x.shape),
-    "view_as": lambda x, d, n: x.view_as(x),
     "detach": lambda x, d, n: x.detach(),
 }

@@ -1,0 +1,48 @@
+"""§2.2.2a: how fast a storage is walked along its order, and across it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from spec import bounds
+from spec.claim import verifies
+from spec.claims import storage
+from spec.instruments import timer
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Work on one thread of the CPU: on a busy machine the wait for a second one can last longer than the work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@verifies(storage.SEQUENTIAL_ACCESS)
+def test_copying_a_transposed_matrix_is_not_faster(evidence, benchmark, device, timed):
+    """A large matrix is not copied faster across its storage, column by column, than along it."""
+    large = 4096 if device.type == "cpu" else 8192  # several times what a cache holds
+    side = large if timed else 64
+    matrix = torch.ones(side, side, device=device)
+    copy = torch.empty_like(matrix)
+
+    def along():
+        return copy.copy_(matrix)
+
+    def across():
+        return copy.copy_(matrix.t())
+
+    with one_thread():
+        benchmark.pedantic(lambda: timer.seconds(across, device), rounds=5, warmup_rounds=1)
+        if not timed:
+            pytest.skip("timed only under --benchmark-only, --benchmark-enable or -m gpu")
+        times = timer.compare(across, along, device)
+    benchmark.extra_info["times a contiguous copy"] = times.ratio
+    if times.low < bounds.SAME_SPEED and times.high > 1 / bounds.SAME_SPEED:
+        evidence.ambiguous(f"transposed takes {times.low:.2f} to {times.high:.2f} times as long as contiguous")
+    evidence.at_least(times.ratio, 1, unit="times as long as contiguous", bytes=copy.nbytes)

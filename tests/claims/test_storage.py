@@ -1,0 +1,368 @@
+"""§2.2, §2.2.1, §2.2.2a: what a tensor occupies, where its values lie, and what shares or copies them."""
+
+import math
+import re
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+
+from spec import strategies as st
+from spec.claim import refutes, verifies
+from spec.claims import storage
+from spec.instruments import allocator
+from spec.instruments.storage import bytes_of, flat, same
+from spec.layouts import Layout, counting, follow, index_of
+
+SHAPES = tuple(shape for dimensions in range(4) for shape in product(range(4), repeat=dimensions))
+HUGE = (16384, 32768, 8192)  # the lecture's sizes: too many elements for 32 bits
+NUMBERS = (int, np.int32, np.uint32, np.int64)
+# Those whose values take whole bytes, each its own: neither packed nor quantized.
+WHOLE_BYTES = re.compile(r"torch\.(bool|(b?float|complex|u?int)(8|16|32|64|128)(_e\w+)?)")
+DTYPES = sorted(
+    {x for x in vars(torch).values() if isinstance(x, torch.dtype) and WHOLE_BYTES.fullmatch(str(x))}, key=str
+)
+
+
+def shared(yes):
+    return "shared" if yes else "separate"
+
+
+def contiguous(yes):
+    return "contiguous" if yes else "non-contiguous"
+
+
+def possible(yes):
+    return "possible" if yes else "impossible"
+
+
+def views(tensor, shape):
+    """Say whether torch can view the tensor so."""
+    try:
+        tensor.view(shape)
+    except RuntimeError:
+        return False
+    return True
+
+
+def foresees(can_view, layout, shape):
+    """Ask can_view, which may also refuse a shape of more or fewer elements."""
+    try:
+        return can_view(layout.shape, layout.stride, shape)
+    except ValueError:
+        if math.prod(layout.shape) == math.prod(shape):
+            raise
+        return False
+
+
+def as_numbers(number, *sequences):
+    """Return the sequences as tuples of this type of number."""
+    return [tuple(number(n) for n in sequence) for sequence in sequences]
+
+
+@verifies(storage.BYTES)
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_a_fresh_tensor_takes_numel_times_itemsize(impl, evidence, device):
+    """The storage of a freshly made tensor has numel × itemsize bytes, for every dtype and small shape."""
+    for dtype, shape in product(DTYPES, SHAPES):
+        try:
+            fresh = torch.empty(shape, dtype=dtype, device=device)
+        except (RuntimeError, TypeError):  # not every device has every dtype
+            continue
+        predicted, inputs = math.prod(shape) * dtype.itemsize, {"shape": shape, "dtype": dtype}
+        evidence.equal(bytes_of(fresh), predicted, unit="bytes of storage", **inputs)
+        evidence.equal(impl.storage.tensor_bytes(shape, dtype), predicted, unit="bytes", **inputs)
+
+
+@verifies(storage.BYTES)
+def test_a_32_by_32_float32_tensor_takes_4096_bytes(impl, evidence, device):
+    """The notes' own tensor takes 32·32·4 bytes."""
+    evidence.equal(bytes_of(torch.zeros(32, 32, device=device)), 4096, unit="bytes of storage")
+    evidence.equal(impl.storage.tensor_bytes((32, 32), torch.float32), 4096, unit="bytes")
+
+
+@verifies(storage.BYTES)
+def test_bytes_do_not_overflow(impl, evidence):
+    """Sizes of the lecture's scale give the exact bytes, as Python's integers or NumPy's."""
+    huge = torch.empty(HUGE, dtype=torch.float32, device="meta")
+    for number in NUMBERS:
+        (shape,) = as_numbers(number, HUGE)
+        evidence.equal(impl.storage.tensor_bytes(shape, torch.float32), bytes_of(huge), unit="bytes", shape=shape)
+
+
+@verifies(storage.BYTES)
+def test_what_is_no_size_is_refused(impl, evidence):
+    """A negative size is a ValueError, and what is not a number a TypeError."""
+    for shape, error in (((-1,), ValueError), ((-2, -3), ValueError), ((0, -1), ValueError), (("3",), TypeError)):
+        evidence.raises(error, partial(impl.storage.tensor_bytes, shape, torch.float32), shape=shape)
+
+
+@verifies(storage.BYTES)
+def test_expanding_and_slicing_leave_the_storage_as_it_is(evidence, device):
+    """An expanded tensor has more elements than its storage holds, a sliced one fewer."""
+    for rows, columns in product((2, 3, 5), (1, 2, 3)):
+        row, matrix = torch.empty(columns, device=device), torch.empty(rows, columns, device=device)
+        inputs = {"rows": rows, "columns": columns}
+        evidence.equal(bytes_of(row.expand(rows, columns)), 4 * columns, unit="bytes of an expanded row", **inputs)
+        evidence.equal(bytes_of(matrix[1:]), 4 * rows * columns, unit="bytes of a sliced matrix", **inputs)
+
+
+@verifies(storage.STRIDES)
+@given(layout=st.layouts, pick=st.picks)
+def test_an_element_lies_at_offset_plus_index_times_stride(impl, evidence, device, layout, pick):
+    """Whatever the strides, the flat storage holds the element at offset + Σ index·stride."""
+    tensor = layout.make(device)
+    evidence.equal(tensor, flat(tensor)[layout.places().to(device)], unit="as the element")
+    if tensor.numel():
+        index = index_of(pick, tensor.shape)
+        offset = impl.storage.element_offset(index, layout.stride, layout.offset)
+        evidence.equal(offset, int(tensor[index]), unit="elements from the start", index=index)
+
+
+@verifies(storage.STRIDES)
+def test_contiguous_strides_count_the_elements_row_by_row(impl, evidence):
+    """By contiguous strides the elements lie at 0, 1, 2, … in the order of their indices, for every small shape."""
+    # Only where the elements lie matters: an empty tensor uses no stride, and neither does a dimension of size 1.
+    for shape in SHAPES:
+        for strides, whose in (
+            (torch.empty(shape).stride(), "torch"),
+            (impl.storage.contiguous_strides(shape), "impl"),
+        ):
+            evidence.equal(len(strides), len(shape), unit=f"strides of {whose}", shape=shape)
+            places = Layout(shape, tuple(strides)).places()
+            evidence.equal(places, counting(shape), unit=f"as the place by {whose}", shape=shape)
+
+
+@verifies(storage.STRIDES)
+def test_the_strides_of_a_4_by_4_matrix_are_4_and_1(impl, evidence):
+    """A step down a 4×4 matrix passes over 4 elements, a step to the right over 1."""
+    evidence.equal(torch.empty(4, 4).stride(), (4, 1), unit="as torch's strides")
+    evidence.equal(tuple(impl.storage.contiguous_strides((4, 4))), (4, 1), unit="as the strides")
+
+
+@verifies(storage.STRIDES)
+def test_places_do_not_overflow(impl, evidence):
+    """Strides and places of the lecture's scale are exact, as Python's integers or NumPy's."""
+    huge = torch.empty((2, *HUGE), device="meta")
+    far = (16383, 32767)
+    for number in NUMBERS:
+        shape, index, stride = as_numbers(number, huge.shape, far, huge.stride()[1:3])
+        evidence.equal(tuple(impl.storage.contiguous_strides(shape)), huge.stride(), unit="as the strides", shape=shape)
+        offset, place = impl.storage.element_offset(index, stride, number(3)), huge[0, *far, 3].storage_offset()
+        evidence.equal(offset, place, unit="elements from the start", index=index, stride=stride)
+
+
+@verifies(storage.VIEWS_SHARE)
+@given(shape=st.filled_shapes, steps=st.view_chains)
+def test_a_chain_of_views_shares_storage_with_its_base(impl, evidence, device, shape, steps):
+    """Slicing, transposing, permuting, expanding, viewing… again and again never leaves the storage."""
+    base = torch.empty(shape, device=device)
+    view = follow(base, steps)
+    evidence.equal(shared(same(view, base)), "shared", unit="storage")
+    evidence.equal(shared(impl.storage.shares_storage(view, base)), "shared", unit="storage by shares_storage")
+
+
+# A storage without a byte has nothing to share: only that separately made ones are separate is asked of impl.
+PAIRS = {
+    "row and column": ("shared", lambda x: (x[0], x[:, 1])),
+    "view and transpose": ("shared", lambda x: (x.view(3, 2), x.transpose(1, 0))),
+    "one row and the next": ("shared", lambda x: (x[0], x[1])),
+    "tensor and its slice without elements": ("shared", lambda x: (x, x[:0])),
+    "tensor and its clone": ("separate", lambda x: (x, x.clone())),
+    "transpose and its contiguous copy": ("separate", lambda x: (x.t(), x.t().contiguous())),
+    "two tensors": ("separate", lambda x: (x, torch.zeros_like(x))),
+    "two empty tensors": ("separate", lambda x: (x.new_empty(0), x.new_empty(0))),
+    "empty tensors of two shapes": ("separate", lambda x: (x.new_empty(0, 3), x.new_empty(2, 0))),
+    "slice without elements and its clone": ("separate", lambda x: (x[:0], x[:0].clone())),
+    "tensor and empty tensor": ("separate", lambda x: (x, x.new_empty(0))),
+}
+
+
+@verifies(storage.VIEWS_SHARE)
+def test_parts_of_one_tensor_share_and_separate_tensors_do_not(impl, evidence, device):
+    """Disjoint and even empty parts of a tensor share its storage; copies and separate tensors have their own."""
+    for pair, (predicted, make) in PAIRS.items():
+        a, b = make(torch.zeros(2, 3, device=device))
+        evidence.equal(shared(same(a, b)), predicted, unit="storage", pair=pair)
+        for answer in (impl.storage.shares_storage(a, b), impl.storage.shares_storage(b, a)):
+            evidence.equal(shared(answer), predicted, unit="storage by shares_storage", pair=pair)
+
+
+@verifies(storage.MUTATION)
+@given(shape=st.filled_shapes, steps=st.view_chains, other=st.views, pick=st.picks)
+def test_what_is_written_through_a_view_shows_in_every_other(evidence, device, shape, steps, other, pick):
+    """One element written through a view changes wherever the storage shows it, and nowhere else."""
+    base = counting(shape, device)
+    tensors = {"base": base, "view": follow(base, steps), "other view": follow(base, [other])}
+    index = index_of(pick, tensors["view"].shape)
+    place = int(tensors["view"][index])
+    expected = {name: torch.where(tensor == place, -1, tensor) for name, tensor in tensors.items()}
+    tensors["view"][index] = -1
+    for name, tensor in tensors.items():
+        evidence.equal(tensor, expected[name], unit=f"in the {name}")
+
+
+@verifies(storage.MUTATION)
+def test_the_copies_of_an_expanded_row_are_one(evidence, device):
+    """One element written through an expanded row shows in all its copies."""
+    for copies, columns in product((1, 2, 5), (1, 2, 3)):
+        expanded = counting((columns,), device).expand(copies, columns)
+        expected = torch.arange(columns, device=device).repeat(copies, 1)
+        expected[:, columns // 2] = -1
+        expanded[copies // 2, columns // 2] = -1
+        evidence.equal(expanded, expected, unit="in the copies", copies=copies, columns=columns)
+
+
+@verifies(storage.MUTATION)
+def test_adding_in_place_to_a_whole_expanded_tensor_raises(evidence):
+    """On the CPU an in-place addition refuses a tensor that shows an element more than once."""
+    for copies in (2, 3, 8):
+        row = counting((5,))
+        evidence.raises(RuntimeError, partial(row.expand(copies, 5).add_, 1), copies=copies)
+        evidence.equal(row, counting((5,)), unit="in the row", copies=copies)
+
+
+@verifies(storage.CLONE)
+@given(shape=st.filled_shapes, steps=st.view_chains, pick=st.picks)
+def test_a_clone_has_a_life_of_its_own(evidence, device, shape, steps, pick):
+    """A clone of any view has equal values in a new storage, and later writes do not cross over."""
+    base = counting(shape, device)
+    view = follow(base, steps)
+    clone = view.clone()
+    evidence.equal(shared(same(clone, base)), "separate", unit="storage")
+    evidence.equal(clone, view, unit="in the clone")
+    index = index_of(pick, view.shape)
+    clone[index] = -1
+    evidence.equal(base, counting(shape, device), unit="in the base")
+    view[index] = -2
+    evidence.equal(int(clone[index]), -1, unit="in the clone")
+
+
+@verifies(storage.TRANSPOSE_CONTIGUITY)
+def test_a_transpose_is_contiguous_unless_both_sizes_exceed_1(impl, evidence, device):
+    """A transposed matrix is contiguous if one of its sizes is 0 or 1, and not otherwise."""
+    for rows, columns in product(range(6), repeat=2):
+        transposed = torch.empty(rows, columns, device=device).t()
+        predicted, inputs = contiguous(rows <= 1 or columns <= 1), {"rows": rows, "columns": columns}
+        evidence.equal(contiguous(transposed.is_contiguous()), predicted, unit="transpose", **inputs)
+        answer = impl.storage.is_contiguous(tuple(transposed.shape), transposed.stride())
+        evidence.equal(contiguous(answer), predicted, unit="transpose by is_contiguous", **inputs)
+
+
+@refutes(storage.TRANSPOSE_CONTIGUITY)
+def test_a_transposed_row_or_column_is_still_contiguous(evidence, device):
+    """Transposing a matrix of one row or one column leaves it contiguous."""
+    for shape in ((1, 5), (5, 1)):
+        transposed = torch.empty(shape, device=device).t()
+        evidence.differs(contiguous(transposed.is_contiguous()), "non-contiguous", unit="transpose", shape=shape)
+
+
+@verifies(storage.TRANSPOSE_CONTIGUITY)
+@given(layout=st.layouts)
+def test_contiguity_is_what_torch_says(impl, evidence, layout):
+    """is_contiguous agrees with torch for any shape and strides."""
+    answer = impl.storage.is_contiguous(layout.shape, layout.stride)
+    evidence.equal(contiguous(answer), contiguous(layout.make().is_contiguous()), unit="layout by is_contiguous")
+
+
+@verifies(storage.TRANSPOSE_CONTIGUITY)
+def test_channels_last_is_contiguous_too_where_there_is_nothing_to_swap(impl, evidence):
+    """A tensor in channels-last order is contiguous as well if it has one channel or one pixel."""
+    for shape in ((2, 1, 1, 1), (2, 1, 4, 5), (2, 3, 1, 1), (2, 3, 4, 5)):
+        last = torch.empty(shape).contiguous(memory_format=torch.channels_last)
+        predicted = contiguous(shape[1] == 1 or shape[2] * shape[3] == 1)
+        evidence.equal(contiguous(last.is_contiguous()), predicted, unit="layout", shape=shape)
+        answer = impl.storage.is_contiguous(shape, last.stride())
+        evidence.equal(contiguous(answer), predicted, unit="layout by is_contiguous", shape=shape, stride=last.stride())
+
+
+@verifies(storage.TRANSPOSE_CONTIGUITY)
+def test_contiguity_does_not_overflow(impl, evidence):
+    """2³³ elements are contiguous one way round and not the other, by Python's integers or NumPy's."""
+    huge = torch.empty(65536, 65536, 2, device="meta")
+    for tensor, number in product((huge, huge.transpose(0, 1)), NUMBERS):
+        shape, stride = as_numbers(number, tensor.shape, tensor.stride())
+        answer = impl.storage.is_contiguous(shape, stride)
+        evidence.equal(contiguous(answer), contiguous(tensor.is_contiguous()), unit="layout", shape=shape)
+
+
+@verifies(storage.CONTIGUOUS_COPIES)
+@given(layout=st.layouts)
+def test_contiguous_copies_what_is_not_contiguous(evidence, device, layout):
+    """A contiguous tensor is returned itself, any other copied; the values are the same either way."""
+    tensor = layout.make(device)
+    result, already = tensor.contiguous(), tensor.is_contiguous()
+    evidence.equal(shared(same(result, tensor)), shared(already), unit="storage")
+    evidence.equal("same" if result is tensor else "new", "same" if already else "new", unit="tensor")
+    evidence.equal(contiguous(result.is_contiguous()), "contiguous", unit="result")
+    evidence.equal(result, layout.places().to(device), unit="in the result")
+
+
+@refutes(storage.CONTIGUOUS_COPIES)
+def test_contiguous_copies_nothing_of_a_contiguous_tensor(evidence, device):
+    """contiguous() on a fresh matrix, or on the transpose of a single row or column, makes no copy."""
+    matrix, row, column = (torch.zeros(shape, device=device) for shape in ((2, 3), (1, 3), (3, 1)))
+    for tensor in (matrix, row.t(), column.t()):
+        evidence.differs(shared(same(tensor.contiguous(), tensor)), "separate", unit="storage", tensor=tensor)
+
+
+@verifies(storage.VIEW_OF_TRANSPOSE)
+@example(case=(Layout((6, 4), (1, 6)), (2, 3, 4)))
+@example(case=(Layout((2, 3, 4, 5), (60, 1, 15, 3)), (2, 12, 5)))
+@example(case=(Layout((2, 1, 4, 5), (20, 1, 5, 1)), (2, 4, 5)))
+@given(case=st.viewings)
+def test_view_works_where_strides_exist_and_reshape_everywhere(impl, evidence, device, case):
+    """view() works exactly where strides exist that leave each element in its place, and reshape() copies elsewhere."""
+    layout, shape = case
+    tensor = layout.make(device)
+    works = views(tensor, shape)
+    evidence.equal(possible(works), possible(layout.allows(shape)), unit="view")
+    evidence.equal(possible(foresees(impl.storage.can_view, layout, shape)), possible(works), unit="view by can_view")
+    if math.prod(shape) == tensor.numel():
+        reshaped = tensor.reshape(shape)
+        evidence.equal(shared(same(reshaped, tensor)), shared(works), unit="storage")
+        evidence.equal(reshaped, layout.places().view(shape).to(device), unit="in the result")
+
+
+@verifies(storage.VIEW_OF_TRANSPOSE)
+def test_can_view_does_not_overflow(impl, evidence):
+    """2³³ elements can be merged one way round and not the other, by Python's integers or NumPy's."""
+    huge, merged = torch.empty(65536, 65536, 2, device="meta"), (32768, 262144)
+    for tensor, number in product((huge, huge.transpose(0, 1)), NUMBERS):
+        shape, stride, new_shape = as_numbers(number, tensor.shape, tensor.stride(), merged)
+        answer = impl.storage.can_view(shape, stride, new_shape)
+        evidence.equal(possible(answer), possible(views(tensor, merged)), unit="view by can_view", shape=shape)
+
+
+@refutes(storage.VIEW_OF_TRANSPOSE)
+def test_a_view_may_split_a_transposed_tensor(evidence, device):
+    """view() takes a transposed tensor as long as it merges none of its dimensions: (4, 6).T as (2, 3, 4), for one."""
+    for rows, columns, parts in ((4, 2, 3), (2, 5, 1), (3, 1, 4)):
+        transposed, shape = torch.empty(rows, columns * parts, device=device).t(), (columns, parts, rows)
+        evidence.differs(possible(views(transposed, shape)), "impossible", unit="view", new_shape=shape)
+
+
+def block_of(device):
+    return allocator.block(device) or pytest.skip(f"the allocator of {device} does not tell what it gave out")
+
+
+@verifies(storage.ALLOCATOR)
+@example(values=32 * 32)
+@given(values=st.values_of_less_than_a_mebibyte)
+def test_memory_grows_by_the_tensor_in_whole_blocks(evidence, accelerator, values):
+    """The allocator is asked for numel × itemsize bytes, and gives them in whole blocks."""
+    block = block_of(accelerator)
+    grown = allocator.growth(partial(torch.empty, values, dtype=torch.float32, device=accelerator), accelerator)
+    evidence.equal(grown.requested, 4 * values, unit="bytes requested")
+    evidence.equal(grown.allocated, allocator.in_blocks(4 * values, block), unit="bytes allocated", block=block)
+
+
+@refutes(storage.ALLOCATOR)
+def test_a_single_value_takes_a_whole_block(evidence, accelerator):
+    """One float32 value, 4 bytes, makes the allocated memory grow by more than that."""
+    block_of(accelerator)
+    grown = allocator.growth(partial(torch.empty, 1, dtype=torch.float32, device=accelerator), accelerator)
+    evidence.differs(grown.allocated, 4, unit="bytes allocated")
