@@ -19,8 +19,9 @@ def prepare(folder: Path) -> str:
         probe = folder / f".{CLAIMS}.{os.getpid()}"
         probe.write_text("")
         probe.unlink()
-        if (folder / CLAIMS).is_dir():
-            raise IsADirectoryError(f"{CLAIMS} is a folder")
+        for name in (CLAIMS, JUNIT):
+            if (folder / name).is_dir():
+                raise IsADirectoryError(f"{name} is a folder")
     except OSError as error:
         return f"--spec-report={folder}: cannot be written: {error.strerror or error}; name another folder"
     return ""
@@ -34,5 +35,6 @@ def write(folder: Path, environment: dict[str, object], findings: Iterable[Findi
         "claims": [finding.json() for finding in findings],
     }
     scratch = folder / f".{CLAIMS}.{os.getpid()}"
-    scratch.write_text(json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+    text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False)
+    scratch.write_text(text, encoding="utf-8", errors="backslashreplace")  # half a surrogate pair: as JSON escapes it
     os.replace(scratch, folder / CLAIMS)

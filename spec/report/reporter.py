@@ -13,6 +13,7 @@ from spec.evidence import AMBIGUOUS
 from spec.report import files, terminal
 from spec.report.verdicts import Finding, Outcome, Verdict, findings
 
+UNFINISHED = "stopped before its test ended"
 FAULTS = "spec_faults"  # under which one of xdist's workers hands on what is wrong with the collected tests
 
 
@@ -26,34 +27,46 @@ class Reporter:
         self.faults: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
 
+    def pytest_sessionstart(self) -> None:
+        if self.folder:
+            Path(self.folder, files.JUNIT).unlink(missing_ok=True)  # an old report never passes for this run's
+        self.write(complete=False)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         told = dict(report.user_properties)
-        if "claims" not in told:
-            return
-        outcome = self.outcomes.get(report.nodeid)
-        if outcome is None:
-            outcome = self.outcomes[report.nodeid] = Outcome(
-                report.nodeid, tuple(str(told["claims"]).split()), str(told["device"]), Verdict.HOLDS
+        if report.nodeid not in self.outcomes:
+            if "claims" not in told:
+                return
+            self.outcomes[report.nodeid] = Outcome(
+                report.nodeid,
+                tuple(str(told["claims"]).split()),
+                str(told["device"]),
+                Verdict.UNCHECKED,
+                UNFINISHED,
+                expected=json.loads(str(told["tests"])),
             )
-            outcome.expected = json.loads(str(told["tests"]))
+        outcome = self.outcomes[report.nodeid]
         outcome.evidence = json.loads(str(told.get("evidence", "[]")))
-        if report.failed:
+        if report.failed:  # also one of xdist's workers that died
             outcome.verdict, outcome.reason = Verdict.FAILS, _first_line(report)
         elif report.skipped:
             reason = _reason(report)
             outcome.reason = reason.removeprefix(AMBIGUOUS)
             outcome.verdict = Verdict.UNCHECKED if reason == outcome.reason else Verdict.AMBIGUOUS
-        if report.when == "teardown":
+        elif report.when == "call":
+            outcome.verdict, outcome.reason = Verdict.HOLDS, ""
+        if report.when not in ("setup", "call"):
             self.write(complete=False)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         self.faults = getattr(node, "workeroutput", {}).get(FAULTS, self.faults)
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if self.faults:
             raise pytest.UsageError(*self.faults)
-        self.write(complete=exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        self.write(complete=ended and not session.shouldfail and not session.shouldstop)
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
