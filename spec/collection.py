@@ -1,7 +1,6 @@
 """What is checked before any test runs: that every claim has its tests, and every test its claim."""
 
 import difflib
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 
@@ -13,12 +12,9 @@ from spec.claim import Chapter, Standing
 ROOMS = {("tests", "claims"), ("tests", "benchmarks")}
 
 
-def claims_of(item: pytest.Item | object) -> list[tuple[str, str]]:
+def claims_of(item: pytest.Item) -> list[tuple[str, str]]:
     """Return (claim id, role) for each claim a test is tied to, outermost decorator first."""
-    if isinstance(item, pytest.Item):
-        marks = list(item.iter_markers("claim"))
-    else:
-        marks = [mark for mark in getattr(item, "pytestmark", []) if mark.name == "claim"]
+    marks = item.iter_markers("claim")
     pairs = [(str(mark.kwargs.get("id", "")), str(mark.kwargs.get("role", ""))) for mark in marks]
     return list(dict.fromkeys(pairs))
 
@@ -35,18 +31,6 @@ def device_kinds(names: Sequence[str], accelerators: Sequence[torch.device]) -> 
     if "benchmark" in names:
         return ["accelerator"] if accelerators else ["cpu"]
     return ["cpu", "accelerator"]
-
-
-def siblings(item: pytest.Item, device: str, accelerators: Sequence[torch.device]) -> dict[str, list[str]]:
-    """Return, for each claim of a test, every test in its module that is tied to the claim and runs on the device."""
-    kind = "cpu" if device == "cpu" else "accelerator"
-    found: dict[str, list[str]] = {claim: [] for claim, _ in claims_of(item)}
-    for name, value in vars(getattr(item, "module", None)).items():
-        tied = [claim for claim, _ in claims_of(value) if claim in found] if callable(value) else []
-        if tied and kind in device_kinds(list(inspect.signature(value).parameters), accelerators):
-            for claim in tied:
-                found[claim].append(name)
-    return found
 
 
 def problems(items: Sequence[pytest.Item], chapters: Sequence[Chapter], whole: bool) -> Iterator[str]:

@@ -22,6 +22,7 @@ from spec.report.verdicts import ABSENT
 CHAPTERS = pytest.StashKey[Sequence[Chapter]]()
 ACCELERATORS = pytest.StashKey[list[torch.device]]()
 EVIDENCE = pytest.StashKey[Evidence]()
+TESTS = pytest.StashKey[dict[tuple[str, str], list[str]]]()  # by claim and device: every test, selected or not
 WHOLE = "spec_whole"
 HEADER = pytest.StashKey[list[str]]()
 
@@ -66,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[CHAPTERS] = chapters
     config.stash[ACCELERATORS] = [device for device in present if chosen in (None, device)]
     config.stash[EVIDENCE] = Evidence()
+    config.stash[TESTS] = {}
     if not hasattr(config, "workerinput"):
         used = [torch.device("cpu"), *config.stash[ACCELERATORS]]
         seed = "fixed" if profile == "ci" else str(config.getoption("hypothesis_seed", None) or "random")
@@ -94,6 +96,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(argument, params)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, object, object]:
+    made = yield
+    for item in made if isinstance(made, list) else [made]:
+        if isinstance(item, pytest.Item):
+            for claim, _ in collection.claims_of(item):
+                tests = collector.config.stash[TESTS].setdefault((claim, running.device_of(item)), [])
+                tests.append(item.nodeid)
+    return made
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     whole = _is_whole(config) and not session.testsfailed
@@ -102,15 +115,15 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             raise pytest.UsageError(*faults)
         config.workeroutput[FAULTS] = faults  # xdist takes an error of a worker's for a crash
         items.clear()
-    accelerators = config.stash[ACCELERATORS]
     for item in items:
-        ties = collection.claims_of(item)
-        if ties:
+        ids = list(dict.fromkeys(claim for claim, _ in collection.claims_of(item)))
+        if ids:
             device = running.device_of(item)
+            tests = {claim: config.stash[TESTS].get((claim, device), []) for claim in ids}
             item.user_properties += [
-                ("claims", " ".join(dict.fromkeys(claim for claim, _ in ties))),
+                ("claims", " ".join(ids)),
                 ("device", device),
-                ("tests", json.dumps(collection.siblings(item, device, accelerators))),
+                ("tests", json.dumps(tests)),
             ]
             running.show_examples_to(config.stash[EVIDENCE], item)
     if config.option.benchmark_only:

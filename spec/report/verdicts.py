@@ -30,7 +30,7 @@ class Outcome:
     verdict: Verdict
     reason: str = ""
     evidence: list[Json] = field(default_factory=list)
-    expected: dict[str, list[str]] = field(default_factory=dict)  # by claim, its tests in this module, on this device
+    expected: dict[str, list[str]] = field(default_factory=dict)  # by claim, its tests on this device, run or not
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Finding:
 def findings(chapters: Sequence[Chapter], outcomes: Iterable[Outcome]) -> Iterator[Finding]:
     """Yield a finding per claim and device, in the notes' order; a claim no test of which ran is unchecked."""
     by_claim: dict[str, dict[str, list[Outcome]]] = {}
-    for outcome in outcomes:
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.test):  # they arrive in any order from xdist
         for claim_id in outcome.claims:
             by_claim.setdefault(claim_id, {}).setdefault(outcome.device, []).append(outcome)
     for claim in (claim for chapter in chapters for claim in chapter.claims):
@@ -73,7 +73,8 @@ def findings(chapters: Sequence[Chapter], outcomes: Iterable[Outcome]) -> Iterat
             yield Finding(claim, "", Verdict.UNCHECKED, NOT_RUN, [])
             continue
         # The accelerator that is not there matters only to a claim that needs one.
-        for device in [name for name in devices if name != ABSENT] or [ABSENT]:
+        present = sorted(devices.keys() - {ABSENT}, key=lambda name: (name != "cpu", name))
+        for device in present or [ABSENT]:
             yield _judge(claim, device, devices[device])
 
 
@@ -83,9 +84,9 @@ def _judge(claim: Claim, device: str, outcomes: list[Outcome]) -> Finding:
     reasons = dict.fromkeys(o.reason for o in outcomes if o.verdict is verdict and o.reason)
     evidence = [record | {"test": o.test} for o in outcomes for record in o.evidence]
     if verdict is Verdict.HOLDS:
-        ran = {o.test.split("::")[-1].split("[")[0] for o in outcomes}
-        every = {test for o in outcomes for test in o.expected.get(claim.id, [])}
-        if missing := sorted(every - ran):
+        ran = {o.test for o in outcomes}
+        every = ran.union(*(o.expected.get(claim.id, []) for o in outcomes))
+        if missing := [test.split("::", 1)[-1] for test in sorted(every - ran)]:
             verdict = Verdict.UNCHECKED
             reasons = {f"{len(ran)} of its {len(every)} tests ran, all passed; not run: {', '.join(missing)}": None}
     return Finding(claim, device, verdict, "; ".join(reasons), evidence)
