@@ -3,6 +3,7 @@
 import functools
 import json
 import linecache
+import shlex
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -54,7 +55,7 @@ def inputs_of(arguments: Mapping[str, Any]) -> dict[str, object]:
 def rerun(item: pytest.Item) -> str:
     """Return the command that runs just this test in the same way."""
     option = item.config.option
-    words = ["pytest", f'"{item.nodeid}"' if "[" in item.nodeid else item.nodeid]
+    words = ["pytest", shlex.quote(item.nodeid)]
     if option.spec_impl != contract.REFERENCE:
         words.append(f"--spec-impl={option.spec_impl}")
     for name, value in (("profile", option.hypothesis_profile), ("seed", option.hypothesis_seed)):
