@@ -30,7 +30,7 @@ HEADER = pytest.StashKey[list[str]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("spec", "the specification of the lecture notes")
     group.addoption("--spec-impl", default=contract.REFERENCE, metavar="PACKAGE", help="the package to check")
-    group.addoption("--spec-device", metavar="DEVICE", help="check on this device only, such as cpu or cuda:1")
+    group.addoption("--spec-device", metavar="DEVICE", help="the accelerator to check on, such as cuda:1; cpu for none")
     group.addoption("--spec-report", metavar="DIR", help=f"write {files.CLAIMS} and {files.JUNIT} into this folder")
     parser.addini("spec_claims", "the package whose modules state the claims", default="spec.claims")
 
@@ -41,21 +41,26 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "claim(id, role): the claim of the notes that the test verifies or refutes")
     config.addinivalue_line("markers", "gpu: needs an accelerator")
     sys.path.append(str(config.invocation_params.dir))  # where a student's own package lies
-    chapters = claims.load(config.getini("spec_claims"))
+    try:
+        chapters = claims.load(config.getini("spec_claims"))
+    except Exception as error:
+        raise pytest.UsageError(f"the claims cannot be read: {type(error).__name__}: {error}") from error
     faults = list(problems(chapters)) or list(collection.unknown_claims(option.markexpr or "", chapters))
-    if os.environ.get("CI") and not option.hypothesis_profile:
+    if os.environ.get("CI") and option.hypothesis_profile is None:
         option.hypothesis_profile = "ci"  # and so the command that reruns a failure elsewhere says it
-    profile = option.hypothesis_profile or "default"
+    profile = "default" if option.hypothesis_profile is None else option.hypothesis_profile
     if profile not in profiles.EXAMPLES:
         faults.append(f"--hypothesis-profile={profile}: no such profile; there are {', '.join(profiles.EXAMPLES)}")
     if fault := implementation.find(option.spec_impl):
         faults.append(fault)
     present = devices.accelerators()
-    chosen = devices.parse(option.spec_device) if option.spec_device else None
+    chosen = None if option.spec_device is None else devices.parse(option.spec_device)
     if isinstance(chosen, str):
         faults.append(chosen)
     folder = _report_folder(config)
-    if folder and (fault := files.prepare(folder)):
+    if option.spec_report == "":
+        faults.append("--spec-report=: names no folder; for example --spec-report=report")
+    elif folder and (fault := files.prepare(folder)):
         faults.append(fault)
     if faults:
         raise pytest.UsageError(*faults)

@@ -22,6 +22,8 @@ def prepare(folder: Path) -> str:
         for name in (CLAIMS, JUNIT):
             if (folder / name).is_dir():
                 raise IsADirectoryError(f"{name} is a folder")
+    except FileExistsError:
+        return f"--spec-report={folder}: something that is no folder is in the way; name another folder"
     except OSError as error:
         return f"--spec-report={folder}: cannot be written: {error.strerror or error}; name another folder"
     return ""
