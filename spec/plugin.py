@@ -185,9 +185,10 @@ def timed(pytestconfig: pytest.Config) -> bool:
 
 def _report_folder(config: pytest.Config) -> Path | None:
     """Return where the report goes; only the process that gathers the results writes it."""
-    if config.option.spec_report is None or hasattr(config, "workerinput"):
+    option = config.option
+    if option.spec_report is None or option.collectonly or hasattr(config, "workerinput"):
         return None
-    return Path(config.invocation_params.dir, config.option.spec_report)
+    return Path(config.invocation_params.dir, option.spec_report)
 
 
 def _is_whole(config: pytest.Config) -> bool:
@@ -195,7 +196,7 @@ def _is_whole(config: pytest.Config) -> bool:
     if hasattr(config, "workerinput"):
         return bool(config.workerinput[WHOLE])
     option = config.option
-    narrowed = option.ignore or option.ignore_glob or getattr(option, "lf", False)
+    narrowed = option.keyword or option.markexpr or option.ignore or option.ignore_glob or getattr(option, "lf", False)
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not narrowed
 
 
