@@ -1,0 +1,262 @@
+"""Wrong operations; and unusual right ones."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from impl import operations as right
+from spec.claims import operations
+from tests.kit.overlay import mutant, twin
+
+matmul, causal_mask = right.batched_matmul, right.causal_mask
+power, root, triu, at, divide = Tensor.pow, Tensor.sqrt, Tensor.triu, Tensor.__matmul__, Tensor.__truediv__
+
+
+# ---- elementwise ----
+@mutant("torch.Tensor.sqrt", caught_by=operations.ELEMENTWISE_NEW)
+def takes_the_root_in_place(self):
+    """Overwrites the tensor with its roots."""
+    return self.sqrt_() if self.is_floating_point() else root(self)
+
+
+@mutant("torch.Tensor.sqrt", caught_by=operations.ELEMENTWISE_NEW)
+def takes_the_root_in_half_precision(self):
+    """Loses digits on the way."""
+    return root(self.half()).to(root(self).dtype)
+
+
+@mutant("torch.Tensor.pow", caught_by=operations.ELEMENTWISE_NEW)
+def makes_floats_of_squares(self, exponent):
+    """Gives the right squares of integers as floats."""
+    return power(self if self.is_floating_point() else self.float(), exponent)
+
+
+@mutant("torch.Tensor.rsqrt", caught_by=operations.ELEMENTWISE_NEW)
+def inverts_without_the_root(self):
+    """Computes 1/x, which is right for 1 only."""
+    return self.reciprocal()
+
+
+@mutant("torch.Tensor.__truediv__", caught_by=operations.ELEMENTWISE_NEW)
+def floors_integer_division(self, other):
+    """Divides integers to integers."""
+    whole = isinstance(other, Tensor) and not self.is_floating_point()
+    return torch.floor_divide(self, other.clamp(min=1)) if whole else divide(self, other)
+
+
+@mutant("torch.Tensor.__mul__", caught_by=operations.ELEMENTWISE_NEW)
+def multiplies_into_the_first_factor(self, other):
+    """Puts the product where the first factor was."""
+    return self.mul_(other)
+
+
+# ---- triangles ----
+@mutant("torch.Tensor.triu", caught_by=operations.TRIU)
+def multiplies_by_a_mask(self, diagonal=0):
+    """Makes NaN of an infinity below the diagonal, where 0 times it is computed."""
+    return self * triu(torch.ones_like(self), diagonal)
+
+
+@mutant("torch.Tensor.triu", caught_by=operations.TRIU)
+def counts_diagonals_downwards(self, diagonal=0):
+    """Moves the diagonal the wrong way."""
+    return triu(self, -diagonal)
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def looks_into_the_future(length, device=None):
+    """Allows the columns j ≥ i."""
+    return causal_mask(length, device).T
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def does_not_look_at_itself(length, device=None):
+    """Leaves the diagonal out."""
+    return causal_mask(length, device).tril(-1)
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def says_what_is_forbidden(length, device=None):
+    """Is True where a position may not look."""
+    return ~causal_mask(length, device)
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def adds_minus_infinity(length, device=None):
+    """Returns what is added to scores, not what is allowed."""
+    return torch.zeros(length, length, device=device).masked_fill(~causal_mask(length, device), -torch.inf)
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def takes_a_negative_length_for_nothing(length, device=None):
+    """Returns an empty mask where the length is negative."""
+    return causal_mask(max(length, 0) if isinstance(length, int) else length, device)
+
+
+# ---- products ----
+@mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_SHAPE)
+def broadcasts_the_inner_size(self, other):
+    """Repeats an inner size of 1 instead of refusing it."""
+    if self.dim() == other.dim() == 2 and 1 in (self.shape[1], other.shape[0]):
+        inner = max(self.shape[1], other.shape[0])
+        self, other = self.expand(-1, inner), other.expand(inner, -1)
+    return at(self, other)
+
+
+@mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_SHAPE)
+def returns_columns_first(self, other):
+    """Returns the transposed product."""
+    return at(self, other).mT if self.dim() == other.dim() == 2 else at(self, other)
+
+
+@mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_SHAPE)
+def leaves_an_empty_sum_undefined(self, other):
+    """Fills the product with NaN where there is nothing to add up."""
+    product = at(self, other)
+    return product if self.shape[-1] or not product.is_floating_point() else product.fill_(torch.nan)
+
+
+@mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_BATCHED)
+def keeps_the_dimension_of_a_vector(self, other):
+    """Leaves a product with a vector the dimension of size 1 that the vector was given."""
+    return at(self[None, :], other) if self.dim() == 1 < other.dim() else at(self, other)
+
+
+def tf32(x):
+    """Round a float32 tensor to 10 fraction bits."""
+    return ((x.detach().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32) if x.dtype is torch.float32 else x
+
+
+def multiply_in_tf32(self, other):
+    return at(tf32(self), tf32(other))
+
+
+@mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_BATCHED, value=True)
+def rounds_unasked():
+    """Rounds float32 operands to TF32 although torch's matmul precision is "highest"."""
+    return multiply_in_tf32
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def uses_the_first_matrix_for_all(x, w):
+    """Multiplies every x by the first w."""
+    return matmul(x, w[(0,) * (w.dim() - 2)].expand(w.shape) if w.numel() else w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def lines_leading_dimensions_up_from_the_front(x, w):
+    """Lines the leading dimensions up from the first one on where that fits."""
+    front = w.reshape(*w.shape[:-2], *[1] * (x.dim() - w.dim()), *w.shape[-2:])
+    fits = all(b in (1, a) for a, b in zip(x.shape[:-2], front.shape[:-2], strict=False))
+    return matmul(x, front if fits else w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def drops_dimensions_of_one(x, w):
+    """Squeezes the result."""
+    return matmul(x, w).squeeze()
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def always_returns_float32(x, w):
+    """Returns the right values in one dtype."""
+    return matmul(x, w).float()
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def multiplies_as_far_as_both_reach(x, w):
+    """Cuts the longer inner size instead of refusing it."""
+    inner = min(x.shape[-1], w.shape[-2])
+    return matmul(x[..., :inner], w[..., :inner, :])
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def leaves_the_sizes_to_einsum(x, w):
+    """Repeats an inner size of 1 instead of refusing it."""
+    return torch.einsum("...mk,...kn->...mn", x, w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def scales_its_input(x, w):
+    """Overwrites its first operand."""
+    y = matmul(x, w)
+    x.detach().mul_(2)
+    return y
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def allows_tf32_for_everyone(x, w):
+    """Leaves torch's matmul precision lowered."""
+    torch.set_float32_matmul_precision("high")
+    return matmul(x, w)
+
+
+# ---- right ones ----
+@twin("torch.Tensor.__matmul__", value=True)
+def multiplies_in_tf32():
+    """Rounds float32 operands to TF32, as torch's matmul precision "high" allows."""
+    torch.set_float32_matmul_precision("high")
+    return multiply_in_tf32
+
+
+@twin("torch.Tensor.pow")
+def takes_powers_of_the_c_library(self, exponent):
+    """Computes float64 powers and rounds them."""
+    return torch.as_tensor(np.power(self.double().numpy(), exponent)).to(self.dtype)
+
+
+@twin("torch.Tensor.__truediv__")
+def multiplies_by_the_reciprocal(self, other):
+    """Rounds twice where a division rounds once."""
+    return self * (1 / other if isinstance(other, float) else other.reciprocal())
+
+
+@twin("impl.operations.batched_matmul")
+def calls_matmul(x, w):
+    """Leaves it all to torch, which raises RuntimeError and takes vectors too."""
+    return torch.matmul(x, w)
+
+
+@twin("impl.operations.batched_matmul")
+def contracts_by_name(x, w):
+    """Uses einsum, which needs the inner sizes compared: it broadcasts 1."""
+    if x.shape[-1] != w.shape[-2]:
+        raise ValueError("inner sizes")
+    return torch.einsum("...mk,...kn->...mn", x, w)
+
+
+@twin("impl.operations.batched_matmul")
+def multiplies_a_stack_of_matrices(x, w):
+    """Flattens the leading dimensions for bmm."""
+    leading = torch.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+    count = torch.Size(leading).numel()
+    x, w = (t.expand(*leading, -1, -1).reshape(count, *t.shape[-2:]) for t in (x, w))
+    return torch.bmm(x, w).view(*leading, x.shape[-2], w.shape[-1])
+
+
+@twin("impl.operations.batched_matmul")
+def adds_outer_products(x, w):
+    """Sums over the inner index from the last to the first, in whatever the dtype rounds to."""
+    if x.shape[-1] != w.shape[-2]:
+        raise ValueError("inner sizes")
+    y = x[..., :, :0].sum(-1, keepdim=True, dtype=x.dtype) + w[..., :0, :].sum(-2, keepdim=True, dtype=x.dtype)
+    for k in reversed(range(x.shape[-1])):
+        y = y + x[..., :, k, None] * w[..., None, k, :]
+    return y
+
+
+@twin("impl.operations.causal_mask")
+def keeps_the_lower_triangle(length, device=None):
+    """Uses tril."""
+    if length < 0:
+        raise ValueError("negative length")
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+@twin("impl.operations.causal_mask")
+def slides_a_window(length, device=None):
+    """Takes each row as a window onto the same line of ones and zeros."""
+    if length < 1:
+        return causal_mask(length, device)
+    line = torch.arange(2 * length - 1, device=device) < length
+    return line.unfold(0, length, 1).flip(0)
