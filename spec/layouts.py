@@ -1,7 +1,7 @@
 """Ways to lay a tensor out in a flat storage, and ways to view it: what the claims on storage are tried on."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -39,6 +39,16 @@ class Layout(NamedTuple):
         steps = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
         stride = [int(places[step] - places[0]) if size > 1 else 0 for size, step in zip(shape, steps, strict=True)]
         return torch.equal(Layout(tuple(shape), tuple(stride), self.offset).places().flatten(), places)
+
+    def nearby(self) -> Iterator["Layout"]:
+        """Yield the layout itself, and each that differs from it in one stride, or in a size that is 1 or 0."""
+        yield self
+        for place in range(len(self.shape)):
+            before, after = slice(None, place), slice(place + 1, None)
+            stride = (*self.stride[before], self.stride[place] + 1, *self.stride[after])
+            yield self._replace(stride=stride)
+            for size in (1, 0):
+                yield self._replace(shape=(*self.shape[before], size, *self.shape[after]), stride=stride)
 
 
 def layout(slots: Sequence[tuple[int, int | str, int] | None], offset: int) -> Layout:
@@ -87,14 +97,20 @@ def regroup(shape: Sequence[int], cuts: int, ones: int) -> tuple[int, ...]:
     return tuple(regrouped)
 
 
+def regroupings(shape: Sequence[int], cuts: int, ones: int) -> list[tuple[int, ...]]:
+    """Return a shape of as many elements, the one cut at every other place, and one of more or fewer elements."""
+    first = regroup(shape, cuts, ones)
+    return [first, regroup(shape, ~cuts, 0), (*(size or 1 for size in first), 2)]
+
+
 _FACTORS = {0: (0,), 1: (), 2: (2,), 3: (3,), 4: (2, 2), 5: (5,), 6: (2, 3)}
 
-Step = tuple[str, int, int] | None
+Step = tuple[str, int, int]
 
 
 def follow(base: Tensor, steps: Sequence[Step]) -> Tensor:
-    """Return what a chain of steps (name of a view, a dimension, a number; or None) makes of a tensor."""
-    for name, dimension, number in filter(None, steps):
+    """Return what a chain of steps (name of a view, a dimension, a number) makes of a tensor."""
+    for name, dimension, number in steps:
         base = base if base.dim() else base.unsqueeze(0)
         base = VIEWS[name](base, dimension % base.dim(), number)
     return base

@@ -86,11 +86,11 @@ def test_a_32_by_32_float32_tensor_takes_4096_bytes(impl, evidence, device):
 
 @verifies(storage.BYTES)
 def test_bytes_do_not_overflow(impl, evidence):
-    """Sizes of the lecture's scale give the exact bytes, as Python's integers or NumPy's."""
-    huge = torch.empty(HUGE, dtype=torch.float32, device="meta")
-    for number in NUMBERS:
-        (shape,) = as_numbers(number, HUGE)
-        evidence.equal(impl.storage.tensor_bytes(shape, torch.float32), bytes_of(huge), unit="bytes", shape=shape)
+    """Sizes of the lecture's scale and above give the exact bytes, as Python's integers or NumPy's."""
+    # The second has more bytes than a float64 counts exactly.
+    for (sizes, dtype), number in product(((HUGE, torch.float32), ((2**27 + 1,) * 2, torch.int8)), NUMBERS):
+        huge, (shape,) = torch.empty(sizes, dtype=dtype, device="meta"), as_numbers(number, sizes)
+        evidence.equal(impl.storage.tensor_bytes(shape, dtype), bytes_of(huge), unit="bytes", shape=shape, dtype=dtype)
 
 
 @verifies(storage.BYTES)
@@ -116,8 +116,8 @@ def test_an_element_lies_at_offset_plus_index_times_stride(impl, evidence, devic
     """Whatever the strides, the flat storage holds the element at offset + Σ index·stride."""
     tensor = layout.make(device)
     evidence.equal(tensor, flat(tensor)[layout.places().to(device)], unit="as the element")
-    if tensor.numel():
-        index = index_of(pick, tensor.shape)
+    for place in (pick, -1) if tensor.numel() else ():
+        index = index_of(place, tensor.shape)
         offset = impl.storage.element_offset(index, layout.stride, layout.offset)
         evidence.equal(offset, int(tensor[index]), unit="elements from the start", index=index)
 
@@ -131,7 +131,7 @@ def test_contiguous_strides_count_the_elements_row_by_row(impl, evidence):
             (torch.empty(shape).stride(), "torch"),
             (impl.storage.contiguous_strides(shape), "impl"),
         ):
-            evidence.equal(len(strides), len(shape), unit=f"strides of {whose}", shape=shape)
+            evidence.equal(len(strides), len(shape), unit=f"strides by {whose}", shape=shape)
             places = Layout(shape, tuple(strides)).places()
             evidence.equal(places, counting(shape), unit=f"as the place by {whose}", shape=shape)
 
@@ -263,9 +263,14 @@ def test_a_transposed_row_or_column_is_still_contiguous(evidence, device):
 @verifies(storage.TRANSPOSE_CONTIGUITY)
 @given(layout=st.layouts)
 def test_contiguity_is_what_torch_says(impl, evidence, layout):
-    """is_contiguous agrees with torch for any shape and strides."""
-    answer = impl.storage.is_contiguous(layout.shape, layout.stride)
-    evidence.equal(contiguous(answer), contiguous(layout.make().is_contiguous()), unit="layout by is_contiguous")
+    """is_contiguous agrees with torch for any shape and strides, and for those that hardly differ."""
+    for shape, stride, _ in layout.nearby():
+        answer, predicted = (
+            impl.storage.is_contiguous(shape, stride),
+            torch.empty_strided(shape, stride).is_contiguous(),
+        )
+        inputs = {"shape": shape, "stride": stride}
+        evidence.equal(contiguous(answer), contiguous(predicted), unit="layout by is_contiguous", **inputs)
 
 
 @verifies(storage.TRANSPOSE_CONTIGUITY)
@@ -310,21 +315,24 @@ def test_contiguous_copies_nothing_of_a_contiguous_tensor(evidence, device):
 
 
 @verifies(storage.VIEW_OF_TRANSPOSE)
-@example(case=(Layout((6, 4), (1, 6)), (2, 3, 4)))
-@example(case=(Layout((2, 3, 4, 5), (60, 1, 15, 3)), (2, 12, 5)))
-@example(case=(Layout((2, 1, 4, 5), (20, 1, 5, 1)), (2, 4, 5)))
+@example(case=(Layout((6, 4), (1, 6)), [(2, 3, 4)]))
+@example(case=(Layout((2, 3, 4, 5), (60, 1, 15, 3)), [(2, 12, 5)]))
+@example(case=(Layout((2, 1, 4, 5), (20, 1, 5, 1)), [(2, 4, 5)]))
 @given(case=st.viewings)
 def test_view_works_where_strides_exist_and_reshape_everywhere(impl, evidence, device, case):
     """view() works exactly where strides exist that leave each element in its place, and reshape() copies elsewhere."""
-    layout, shape = case
+    layout, shapes = case
     tensor = layout.make(device)
-    works = views(tensor, shape)
-    evidence.equal(possible(works), possible(layout.allows(shape)), unit="view")
-    evidence.equal(possible(foresees(impl.storage.can_view, layout, shape)), possible(works), unit="view by can_view")
-    if math.prod(shape) == tensor.numel():
-        reshaped = tensor.reshape(shape)
-        evidence.equal(shared(same(reshaped, tensor)), shared(works), unit="storage")
-        evidence.equal(reshaped, layout.places().view(shape).to(device), unit="in the result")
+    for shape in shapes:
+        works = views(tensor, shape)
+        evidence.equal(possible(works), possible(layout.allows(shape)), unit="view", new_shape=shape)
+        foreseen = foresees(impl.storage.can_view, layout, shape)
+        evidence.equal(possible(foreseen), possible(works), unit="view by can_view", new_shape=shape)
+        if math.prod(shape) == tensor.numel():
+            reshaped = tensor.reshape(shape)
+            evidence.equal(shared(same(reshaped, tensor)), shared(works), unit="storage", new_shape=shape)
+            places = layout.places().view(shape).to(device)
+            evidence.equal(reshaped, places, unit="in the result", new_shape=shape)
 
 
 @verifies(storage.VIEW_OF_TRANSPOSE)
