@@ -24,14 +24,19 @@ ELEMENTWISE = {
 FRACTIONAL = {"sqrt", "rsqrt", "÷"}  # what integers are converted to floats for
 
 
-def filled(shape, values, dtype, device):
-    """Return a tensor that holds the values over and over; the example is void where the device lacks the dtype."""
-    count = torch.Size(shape).numel()
-    repeated = torch.tensor(values, dtype=dtype).repeat(count // len(values) + 1)[:count].reshape(shape)
+def on(device, tensor):
+    """Move a tensor to a device; an example whose dtype the device lacks is void."""
     try:
-        return repeated.to(device)
+        return tensor.to(device)
     except (TypeError, RuntimeError):
         reject()
+
+
+def filled(shape, values, dtype, device):
+    """Return a tensor that holds the values over and over."""
+    count = torch.Size(shape).numel()
+    repeated = torch.tensor(values, dtype=dtype).repeat(count // len(values) + 1)
+    return on(device, repeated[:count].reshape(shape))
 
 
 def exactly(tensor):
@@ -40,6 +45,7 @@ def exactly(tensor):
 
 
 def storage(tensor):
+    """Return where a tensor's storage begins."""
     return tensor.untyped_storage().data_ptr()
 
 
@@ -53,10 +59,10 @@ def looped(x, w):
     return y
 
 
-def small_integers(shape, dtype, device=None):
+def small_integers(shape, dtype, device):
     """Return −3 to 3 in turn, whose products and sums every dtype holds exactly, whatever the order."""
     count = torch.Size(shape).numel()
-    return ((torch.arange(count) * 3) % 7 - 3).to(device, dtype).reshape(shape)
+    return on(device, ((torch.arange(count) * 3) % 7 - 3).to(dtype).reshape(shape))
 
 
 def stacks(leading, sizes, fill):
@@ -155,7 +161,7 @@ def test_a_product_is_a_loop_over_the_leading_dimensions(impl, evidence, device,
     if device.type != "cpu" and not dtype.is_floating_point:
         dtype = torch.float32  # torch multiplies integer matrices on the CPU only
     x, w = stacks(leading, sizes, lambda shape: small_integers(shape, dtype, device))
-    predicted = torch.as_tensor(looped(exactly(x), exactly(w))).to(device, dtype)
+    predicted = torch.as_tensor(looped(exactly(x), exactly(w))).to(dtype)
     before = x.clone(), w.clone()
     evidence.equal(x @ w, predicted, unit="as the product by @")
     evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product")
@@ -190,7 +196,7 @@ def test_a_vector_is_a_row_on_the_left_and_a_column_on_the_right(evidence, devic
     column = looped(exactly(x), exactly(v)[:, None])[..., 0]
     dot = np.sum(exactly(v) ** 2)
     for unit, product, predicted in (("row", v @ w, row), ("column", x @ v, column), ("dot product", v @ v, dot)):
-        evidence.equal(product, torch.as_tensor(predicted).to(device, torch.float32), unit=f"as the {unit}")
+        evidence.equal(product, torch.as_tensor(predicted).float(), unit=f"as the {unit}")
 
 
 @verifies(operations.MATMUL_BATCHED)

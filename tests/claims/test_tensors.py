@@ -69,6 +69,14 @@ def expanded(tensor, shape):
     return tensor.reshape(padded).repeat([size // max(had, 1) for size, had in zip(shape, padded, strict=True)])
 
 
+def on(device, tensor):
+    """Move a tensor to a device that may lack its dtype."""
+    try:
+        return tensor.to(device)
+    except (TypeError, RuntimeError) as error:
+        pytest.skip(f"{device} has no {str(tensor.dtype).removeprefix('torch.')}: {error}")
+
+
 @verifies(tensors.RANK)
 @pytest.mark.parametrize("rank", range(4))
 def test_a_list_nested_n_deep_makes_n_dimensions(evidence, rank):
@@ -160,11 +168,3 @@ def test_a_scalar_acts_as_a_matrix_of_that_value(evidence, device, narrow, wide)
     evidence.equal(matrix + torch.tensor(5, dtype=wide, device=device), predicted, unit="as a sum with a tensor")
     evidence.equal(matrix + 5, predicted, unit="as a sum with a number")
     evidence.equal((matrix + torch.tensor([5], dtype=wide, device=device)).dtype, wide, unit="with one dimension")
-
-
-def on(device, tensor):
-    """Move a tensor to a device that may lack its dtype."""
-    try:
-        return tensor.to(device)
-    except (TypeError, RuntimeError) as error:
-        pytest.skip(f"{device} has no {str(tensor.dtype).removeprefix('torch.')}: {error}")
