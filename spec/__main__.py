@@ -1,0 +1,50 @@
+"""The command line: python -m spec new NAME writes a package for your own implementation."""
+
+import argparse
+import importlib.util
+import keyword
+import sys
+from pathlib import Path
+
+from spec import skeleton
+
+
+def main() -> int:
+    """Run one command; return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m spec", description="Tools of the executable specification.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    new = commands.add_parser("new", help="write a package to fill in: public names and docstrings, without code")
+    new.add_argument("name", help="what to call the package; it is made in this folder")
+    new.set_defaults(run=lambda given: write(given.name))
+    given = parser.parse_args()
+    try:
+        return int(given.run(given))
+    except OSError as error:
+        return refuse(str(error))
+
+
+def write(name: str) -> int:
+    """Write a skeleton package into this folder."""
+    if not name.isidentifier() or keyword.iskeyword(name):
+        return refuse(f"{name!r} is not a name that Python can import: use letters, digits and _, such as mine")
+    if Path(name).exists():
+        return refuse(f"{name} exists already, and is left as it is: choose another name")
+    if importlib.util.find_spec(name):
+        return refuse(f"{name} is a module that Python can import already: choose another name")
+    files = skeleton.package(name)
+    Path(name).mkdir()
+    for file, text in files.items():
+        Path(name, file).write_text(text, encoding="utf-8")
+    print(f"wrote {name}/: {', '.join(files)}")
+    print(f"Fill in what you like; what is not written yet is unchecked. To check it: pytest --spec-impl={name}")
+    return 0
+
+
+def refuse(reason: str) -> int:
+    """Say in one line why nothing is done."""
+    print(f"python -m spec: {reason}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
