@@ -13,9 +13,9 @@ sizes = st.integers(min_value=1, max_value=8)
 sizes_with_zero = st.integers(min_value=0, max_value=5)
 
 # ---- storage ----
-_layout_steps = ("packed",) * 5 + ("gap", 0, 1, 2, 7)
+_layout_steps = ("packed",) * 4 + ("gap", 0, 1, 2, 7)
 _dimension = st.sampled_from(
-    (None,) * 180 + tuple(itertools.product((2, 3, 1, 4, 6, 2, 3, 1, 0), _layout_steps, range(3)))
+    (None,) * 120 + tuple(itertools.product((2, 3, 1, 4, 6, 2, 3, 1, 0), _layout_steps, range(3)))
 )
 layouts = st.builds(layout, st.tuples(*[_dimension] * 5), st.integers(0, 3))
 viewings = st.builds(  # a layout, two other shapes of as many elements, and one of more or fewer
@@ -115,8 +115,8 @@ diagonals = st.integers(-7, 7)
 
 # ---- floats ----
 float32_patterns = st.integers(0, 2**32 - 1)
-# digits/10^places is at most 448, E4M3's largest value. With up to 12 places, rounding to float64 first never changes
+# digits/10^places is at most ±448, E4M3's largest value. With up to 12 places, rounding to float64 first never changes
 # the nearest float32: a midpoint that is not hit is missed by more than half a float64 ulp, as 5¹² < 2²⁹.
-decimal_digits = st.integers(0, 448 * 10**6)
+decimal_digits = st.integers(-448 * 10**6, 448 * 10**6)
 decimal_places = st.integers(6, 12)
 fine_bits = st.integers(8, 20)  # 1 + 2^−n rounds to 1 in bfloat16, and ⅞ of it is a float32 value

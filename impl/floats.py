@@ -1,0 +1,125 @@
+"""§2.1.2: floating-point formats, from their bits to their values and back."""
+
+import math
+import operator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+__all__ = ["FORMATS", "FloatFields", "FloatFormat", "decode", "encode", "fields"]
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """A binary floating-point format: one sign bit, then the exponent's bits, then the fraction's.
+
+    A number is ±1.fraction × 2^(exponent − bias), as in IEEE 754. The exponent 0 stands for the subnormals,
+    ±0.fraction × 2^(1 − bias). Where the format has infinities, the exponent of all ones stands for them (fraction
+    0) and for NaN; where it has none, only the exponent and the fraction of all ones together are NaN (E4M3 of
+    Micikevicius et al. 2022, "FP8 Formats for Deep Learning").
+    """
+
+    name: str
+    exponent_bits: int
+    fraction_bits: int
+    infinities: bool = True
+
+    @cached_property
+    def bits(self) -> int:
+        """The bits of one value."""
+        return 1 + self.exponent_bits + self.fraction_bits
+
+    @cached_property
+    def bias(self) -> int:
+        """What is added to an exponent before it is stored."""
+        return (1 << self.exponent_bits - 1) - 1
+
+    @cached_property
+    def eps(self) -> float:
+        """The gap between 1 and the next value."""
+        return 2.0**-self.fraction_bits
+
+    @cached_property
+    def smallest_normal(self) -> float:
+        """The smallest value above 0 that has all its bits of precision."""
+        return 2.0 ** (1 - self.bias)
+
+    @cached_property
+    def smallest_subnormal(self) -> float:
+        """The smallest value above 0."""
+        return self.smallest_normal * self.eps
+
+    @cached_property
+    def max(self) -> float:
+        """The largest finite value."""
+        return (2 - self.eps) * 2.0**self.bias if self.infinities else (2 - 2 * self.eps) * 2.0 ** (self.bias + 1)
+
+
+FORMATS: dict[str, FloatFormat] = {
+    format.name: format
+    for format in (
+        FloatFormat("float32", exponent_bits=8, fraction_bits=23),
+        FloatFormat("float16", exponent_bits=5, fraction_bits=10),
+        FloatFormat("bfloat16", exponent_bits=8, fraction_bits=7),
+        FloatFormat("float8_e4m3fn", exponent_bits=4, fraction_bits=3, infinities=False),
+        FloatFormat("float8_e5m2", exponent_bits=5, fraction_bits=2),
+    )
+}
+
+
+class FloatFields(NamedTuple):
+    """The three fields of a bit pattern, as unsigned integers; the exponent is the stored one, bias included."""
+
+    sign: int
+    exponent: int
+    fraction: int
+
+
+def fields(pattern: int, format: FloatFormat) -> FloatFields:
+    """Split a bit pattern into its fields.
+
+    Raises TypeError for what is not an integer, ValueError for one outside 0 … 2**bits − 1.
+    """
+    pattern = operator.index(pattern)
+    if not 0 <= pattern < 1 << format.bits:
+        raise ValueError(f"{pattern} is not a pattern of {format.bits} bits")
+    exponent = pattern >> format.fraction_bits & (1 << format.exponent_bits) - 1
+    return FloatFields(pattern >> format.bits - 1, exponent, pattern & (1 << format.fraction_bits) - 1)
+
+
+def decode(pattern: int, format: FloatFormat) -> float:
+    """Return the value of a bit pattern, exactly.
+
+    Raises TypeError for what is not an integer, ValueError for one outside 0 … 2**bits − 1.
+    """
+    sign, exponent, fraction = fields(pattern, format)
+    one = 1 << format.fraction_bits
+    if exponent == 0:
+        magnitude = math.ldexp(fraction, 1 - format.bias - format.fraction_bits)
+    elif exponent < (1 << format.exponent_bits) - 1 or (not format.infinities and fraction < one - 1):
+        magnitude = math.ldexp(one + fraction, exponent - format.bias - format.fraction_bits)
+    else:
+        magnitude = math.nan if fraction else math.inf
+    return -magnitude if sign else magnitude
+
+
+def encode(value: float, format: FloatFormat) -> int:
+    """Return the bit pattern of the value nearest to `value`; of two as near, the one with an even pattern.
+
+    What rounds beyond the largest value becomes an infinity, or NaN in a format without. Raises TypeError for
+    what is not a number.
+    """
+    sign = (math.copysign(1, value) < 0) << format.bits - 1
+    top = (1 << format.bits - 1) - 1  # all ones: NaN in every format
+    if value == 0:
+        return sign
+    if math.isnan(value):
+        return sign | top
+    overflow = top - (1 << format.fraction_bits) + 1 if format.infinities else top
+    if math.isinf(value):
+        return sign | overflow
+    exponent = max(math.frexp(value)[1] - 1, 1 - format.bias)
+    # How many times the gap between neighbours; round() takes a tie to the even number.
+    steps = round(math.ldexp(abs(value), format.fraction_bits - exponent))
+    # Patterns count through the magnitudes, so a carry out of the fraction is right as it is.
+    return sign | min((exponent + format.bias - 1 << format.fraction_bits) + steps, overflow)

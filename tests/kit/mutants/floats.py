@@ -1,0 +1,464 @@
+"""Wrong and unusual float formats."""
+
+import contextlib
+import math
+import struct
+import types
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from impl.floats import FORMATS, FloatFields, FloatFormat, decode, encode, fields
+from spec.claims import floats
+from tests.kit.overlay import mutant, twin
+
+FIGURES = (
+    *("name", "exponent_bits", "fraction_bits", "infinities"),
+    *("bits", "bias", "eps", "smallest_normal", "smallest_subnormal", "max"),
+)
+backward, sub_ = torch.Tensor.backward, torch.Tensor.sub_
+linear, finfo = torch.nn.functional.linear, torch.finfo
+add, to = torch.Tensor.__add__, torch.Tensor.to
+
+
+def altered(name, **figures):
+    """Return FORMATS with one format's figures changed."""
+    known = {figure: getattr(FORMATS[name], figure) for figure in FIGURES}
+    return FORMATS | {name: types.SimpleNamespace(**known | figures)}
+
+
+def magnitude_bits(format):
+    return (1 << format.bits - 1) - 1
+
+
+# ---- what a format is ----
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.FLOAT32_LAYOUT, value=True)
+def one_fraction_bit_counted_as_exponent():
+    """Gives float32 9 exponent and 22 fraction bits."""
+    return FORMATS | {"float32": FloatFormat("float32", 9, 22)}
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.FLOAT32_LAYOUT, value=True)
+def counts_the_hidden_bit():
+    """Counts the leading 1, which is not stored, so that a float32 has 33 bits."""
+    return altered("float32", bits=33)
+
+
+@mutant("impl.floats.FORMATS", caught_by=(floats.FLOAT16_RANGE, floats.BFLOAT16_RANGE), value=True)
+def bfloat16_and_float16_exchanged():
+    """Takes each 16-bit format for the other."""
+    half, brain = FORMATS["float16"], FORMATS["bfloat16"]
+    return FORMATS | {"float16": brain, "bfloat16": half}
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.FP8, value=True)
+def e4m3_and_e5m2_exchanged():
+    """Gives E4M3 five exponent bits and E5M2 four."""
+    return FORMATS | {
+        "float8_e4m3fn": FloatFormat("float8_e4m3fn", 5, 2),
+        "float8_e5m2": FloatFormat("float8_e5m2", 4, 3, infinities=False),
+    }
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.FP8, value=True)
+def e4m3_as_ieee_would_have_it():
+    """Gives E4M3 infinities, which leave 240 as its largest value."""
+    return FORMATS | {"float8_e4m3fn": FloatFormat("float8_e4m3fn", 4, 3)}
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.FP8, value=True)
+def e4m3_of_another_vendor():
+    """Gives E4M3 the bias 8 of the fnuz variant."""
+    return altered("float8_e4m3fn", bias=8)
+
+
+@mutant("impl.floats.FORMATS", caught_by=(floats.FP8, floats.DECIMAL_ROUNDING), value=True)
+def has_never_heard_of_fp8():
+    """Lacks the 8-bit formats."""
+    return {name: format for name, format in FORMATS.items() if "float8" not in name}
+
+
+@mutant("impl.floats.FORMATS", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8), value=True)
+def one_too_much_bias():
+    """Takes 2^(exponent bits − 1) for the bias, which forgets the − 1."""
+    names = {}
+    for name in FORMATS:
+        names |= {name: altered(name, bias=FORMATS[name].bias + 1)[name]}
+    return names
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.BFLOAT16_RANGE, value=True)
+def eps_is_the_unit_roundoff():
+    """States half the gap between 1 and the next value as eps: 2⁻⁸ for bfloat16."""
+    return {name: altered(name, eps=format.eps / 2)[name] for name, format in FORMATS.items()}
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.FLOAT16_RANGE, value=True)
+def no_value_below_the_smallest_normal():
+    """States the smallest normal value as the smallest of all."""
+    return {name: altered(name, smallest_subnormal=format.smallest_normal)[name] for name, format in FORMATS.items()}
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.BFLOAT16_RANGE, value=True)
+def bfloat16_reaches_as_far_as_float32():
+    """States float32's largest value as bfloat16's."""
+    return altered("bfloat16", max=FORMATS["float32"].max)
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.FLOAT16_RANGE, value=True)
+def float16_reaches_to_65520():
+    """Takes the first number that rounds to infinity for the largest value."""
+    return altered("float16", max=65520.0)
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.FP8, value=True)
+def e4m3_reaches_480():
+    """Counts E4M3's NaN as its largest value."""
+    return altered("float8_e4m3fn", max=480.0)
+
+
+# ---- from bits to values ----
+
+
+@mutant("impl.floats.decode", caught_by=floats.FLOAT16_RANGE)
+def flushes_subnormals(pattern, format):
+    """Takes an exponent of 0 for zero, whatever the fraction."""
+    sign, exponent, _ = fields(pattern, format)
+    return decode(pattern, format) if exponent else math.copysign(0.0, -sign)
+
+
+@mutant("impl.floats.decode", caught_by=floats.FP8)
+def gives_subnormals_a_leading_one(pattern, format):
+    """Reads an exponent of 0 as any other, with 1 before the point."""
+    sign, exponent, fraction = fields(pattern, format)
+    magnitude = math.ldexp((1 << format.fraction_bits) + fraction, exponent - format.bias - format.fraction_bits)
+    return decode(pattern, format) if exponent else -magnitude if sign else magnitude
+
+
+@mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
+def subnormals_one_exponent_too_low(pattern, format):
+    """Gives subnormals the exponent −bias, half of what they are."""
+    return decode(pattern, format) / (1 if fields(pattern, format).exponent else 2)
+
+
+@mutant("impl.floats.decode", caught_by=floats.BFLOAT16_RANGE)
+def loses_the_sign(pattern, format):
+    """Ignores the sign bit."""
+    return decode(pattern & magnitude_bits(format), format)
+
+
+@mutant("impl.floats.decode", caught_by=(floats.FLOAT32_LAYOUT, floats.FLOAT16_RANGE))
+def loses_the_sign_of_zero(pattern, format):
+    """Makes one zero out of two."""
+    return decode(pattern, format) + 0.0
+
+
+@mutant("impl.floats.decode", caught_by=floats.FLOAT16_RANGE)
+def reads_twos_complement(pattern, format):
+    """Takes the sign bit for a two's complement of the rest."""
+    negative = pattern >> format.bits - 1
+    return (
+        -decode((1 << format.bits) - pattern & magnitude_bits(format), format) if negative else decode(pattern, format)
+    )
+
+
+@mutant("impl.floats.decode", caught_by=(floats.FP8, floats.BFLOAT16_RANGE))
+def reads_nan_as_a_number(pattern, format):
+    """Reads an exponent of all ones as any other."""
+    sign, exponent, fraction = fields(pattern, format)
+    if exponent == 0:
+        return decode(pattern, format)
+    magnitude = math.ldexp((1 << format.fraction_bits) + fraction, exponent - format.bias - format.fraction_bits)
+    return -magnitude if sign else magnitude
+
+
+@mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
+def takes_nan_for_infinity(pattern, format):
+    """Takes any exponent of all ones for infinity."""
+    value = decode(pattern, format)
+    return math.inf if math.isnan(value) else value
+
+
+@mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
+def decodes_any_integer(pattern, format):
+    """Cuts a pattern that is too long to the format's bits instead of refusing it."""
+    return decode(int(pattern) % (1 << format.bits), format)
+
+
+# ---- from values to bits ----
+
+
+def encode_by(rounding):
+    """Return an encode that rounds the number of steps in another way."""
+
+    def encoded(value, format):
+        if value == 0 or not math.isfinite(value):
+            return encode(value, format)
+        exponent = max(math.frexp(value)[1] - 1, 1 - format.bias)
+        steps = rounding(math.ldexp(abs(value), format.fraction_bits - exponent))
+        pattern = (exponent + format.bias - 1 << format.fraction_bits) + steps
+        overflow = encode(math.inf, format)
+        return encode(math.copysign(0.0, value), format) | min(pattern, overflow)
+
+    return encoded
+
+
+@mutant("impl.floats.encode", caught_by=(floats.DECIMAL_ROUNDING, floats.BFLOAT16_RANGE))
+def truncates(value, format):
+    """Cuts off what does not fit instead of rounding to the nearest."""
+    return encode_by(math.floor)(value, format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.DECIMAL_ROUNDING, floats.FP8))
+def rounds_up(value, format):
+    """Rounds away from zero whatever does not fit."""
+    return encode_by(math.ceil)(value, format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FLOAT16_RANGE))
+def sends_ties_away_from_zero(value, format):
+    """Rounds a midpoint to the larger magnitude instead of the even pattern."""
+    return encode_by(lambda steps: math.floor(steps + 0.5) if steps % 1 == 0.5 else round(steps))(value, format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FP8, floats.BFLOAT16_RANGE))
+def sends_ties_to_zero(value, format):
+    """Rounds a midpoint to the smaller magnitude instead of the even pattern."""
+    return encode_by(lambda steps: math.ceil(steps - 0.5) if steps % 1 == 0.5 else round(steps))(value, format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT16_RANGE, floats.BFLOAT16_RANGE, floats.FP8))
+def rounds_twice(value, format):
+    """Rounds to float32 first, where a number just beside a midpoint falls onto it."""
+    with np.errstate(over="ignore"):
+        return encode(float(np.float32(value)), format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8))
+def writes_no_subnormals(value, format):
+    """Makes zero of everything below the smallest normal value."""
+    return encode(math.copysign(0.0, value) if abs(value) < format.smallest_normal else value, format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.DECIMAL_ROUNDING))
+def ignores_the_sign(value, format):
+    """Writes the magnitude only."""
+    return encode(abs(value), format)
+
+
+@mutant("impl.floats.encode", caught_by=floats.FLOAT16_RANGE)
+def writes_one_zero(value, format):
+    """Writes −0 as 0."""
+    return encode(value + 0.0, format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FLOAT16_RANGE))
+def saturates(value, format):
+    """Holds what is too large at the largest value, where IEEE 754 has infinity."""
+    return encode(max(-format.max, min(format.max, value)) if value == value else value, format)
+
+
+@mutant("impl.floats.encode", caught_by=floats.BFLOAT16_RANGE)
+def overflows_above_the_largest_value(value, format):
+    """Makes infinity of all that exceeds the largest value, even of what rounds to it."""
+    return encode(math.copysign(math.inf, value) if abs(value) > format.max else value, format)
+
+
+@mutant("impl.floats.encode", caught_by=floats.FP8)
+def overflows_to_nan_above_448(value, format):
+    """Makes NaN of all that exceeds E4M3's largest value, even of 464, which rounds to it."""
+    return encode(math.nan if abs(value) > format.max and not format.infinities else value, format)
+
+
+@mutant("impl.floats.encode", caught_by=floats.FP8)
+def wraps_around(value, format):
+    """Lets what is too large carry over into the sign bit."""
+    if not math.isfinite(value) or abs(value) < 2 * format.max:
+        return encode(value, format)
+    return encode(math.copysign(format.max, -value), format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8))
+def writes_nan_as_infinity(value, format):
+    """Writes NaN as the largest magnitude below it, which is infinity where there is one."""
+    top = encode(math.inf, format) if format.infinities else magnitude_bits(format) - 1
+    return top if math.isnan(value) else encode(value, format)
+
+
+@mutant("impl.floats.encode", caught_by=floats.FLOAT32_LAYOUT)
+def reads_text(value, format):
+    """Takes a number's text for the number."""
+    return encode(float(value), format)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.DECIMAL_ROUNDING))
+def writes_the_bytes_in_reverse(value, format):
+    """Writes the lowest byte first."""
+    return int.from_bytes(encode(value, format).to_bytes(format.bits // 8, "big"), "little")
+
+
+# ---- the fields ----
+
+
+@mutant("impl.floats.fields", caught_by=floats.FP8)
+def takes_the_bias_off(pattern, format):
+    """Gives the exponent that is meant, not the one that is stored."""
+    sign, exponent, fraction = fields(pattern, format)
+    return FloatFields(sign, exponent - format.bias, fraction)
+
+
+@mutant("impl.floats.fields", caught_by=floats.FLOAT16_RANGE)
+def adds_the_leading_one(pattern, format):
+    """Gives the fraction with the 1 before the point."""
+    sign, exponent, fraction = fields(pattern, format)
+    return FloatFields(sign, exponent, fraction | (exponent > 0) << format.fraction_bits)
+
+
+@mutant("impl.floats.fields", caught_by=(floats.FLOAT32_LAYOUT, floats.BFLOAT16_RANGE))
+def splits_at_the_wrong_place(pattern, format):
+    """Exchanges the widths of exponent and fraction."""
+    fraction = pattern & (1 << format.exponent_bits) - 1
+    exponent = pattern >> format.exponent_bits & (1 << format.fraction_bits) - 1
+    return FloatFields(pattern >> format.bits - 1, exponent, fraction)
+
+
+@mutant("impl.floats.fields", caught_by=floats.FLOAT32_LAYOUT)
+def keeps_the_sign_in_the_exponent(pattern, format):
+    """Forgets to mask the sign bit."""
+    sign, _, fraction = fields(pattern, format)
+    return FloatFields(sign, pattern >> format.fraction_bits, fraction)
+
+
+# ---- another platform ----
+
+
+@mutant("torch.Tensor.__add__", caught_by=floats.DECIMAL_ROUNDING)
+def adds_in_decimal(self, other):
+    """A sum that is computed in decimal and rounded to float64 once."""
+    if self.numel() != 1:
+        return add(self, other)
+    return torch.full_like(self, float(Decimal(f"{self.item():.7g}") + Decimal(f"{other.item():.7g}")))
+
+
+@mutant("torch.Tensor.to", caught_by=(floats.FLOAT16_RANGE, floats.FP8))
+def casts_saturate_to_the_wrong_end(self, *args, **kwargs):
+    """A cast that clamps to half of the largest value."""
+    if args and args[0] in (torch.float16, torch.float8_e4m3fn, torch.float8_e5m2):
+        limit = finfo(args[0]).max / 2
+        return to(self.clamp(-limit, limit), *args, **kwargs)
+    return to(self, *args, **kwargs)
+
+
+@mutant("torch.Tensor.to", caught_by=floats.BFLOAT16_RANGE)
+def bfloat16_through_float16(self, *args, **kwargs):
+    """A cast to bfloat16 that passes through float16 and loses its range."""
+    return to(self.half(), *args, **kwargs) if args == (torch.bfloat16,) else to(self, *args, **kwargs)
+
+
+@mutant("torch.autocast", caught_by=floats.MIXED_STAGES, value=True)
+def autocast_without_effect():
+    """An autocast that leaves everything in float32."""
+    return lambda device_type, dtype: contextlib.nullcontext()
+
+
+@mutant("torch.nn.functional.linear", caught_by=floats.MIXED_STAGES)
+def returns_to_float32(input, weight, bias=None):
+    """A product whose result is widened again."""
+    return linear(input, weight, bias).float()
+
+
+@mutant("torch.Tensor.sub_", caught_by=floats.MIXED_STAGES)
+def steps_in_bfloat16(self, other, alpha=1):
+    """A step that rounds the weights to bfloat16."""
+    return self.copy_(sub_(self.bfloat16(), other.bfloat16(), alpha=alpha))
+
+
+@mutant("torch.Tensor.backward", caught_by=floats.MIXED_STAGES)
+def accumulates_in_bfloat16(self, *args, **kwargs):
+    """A backward pass that rounds each accumulated gradient to bfloat16."""
+    nodes, leaves = [self.grad_fn], []
+    while nodes:
+        node = nodes.pop()
+        nodes += [parent for parent, _ in node.next_functions if parent is not None]
+        leaves += [node.variable] if hasattr(node, "variable") else []
+    backward(self, *args, **kwargs)
+    for leaf in leaves:
+        leaf.grad.copy_(leaf.grad.bfloat16())
+
+
+# ---- unusual, and right ----
+
+
+@twin("impl.floats.FORMATS", value=True)
+def more_formats_and_numpys_figures():
+    """Describes float64 and an 8-bit IEEE format too, and gives its figures as NumPy's numbers."""
+    known = {}
+    for name in FORMATS:
+        figures = {figure: getattr(FORMATS[name], figure) for figure in FIGURES}
+        as_numpy = {figure: np.float64(value) for figure, value in figures.items() if type(value) is float}
+        known[name] = types.SimpleNamespace(**figures | as_numpy)
+    extra = {"float64": FloatFormat("float64", 11, 52), "float8_e3m4": FloatFormat("float8_e3m4", 3, 4)}
+    return types.MappingProxyType(extra | known)
+
+
+@twin("impl.floats.encode")
+def saturates_where_the_paper_permits_it(value, format):
+    """Holds what is too large for an 8-bit format at its largest value, infinities too."""
+    narrow = format.bits == 8 and value == value
+    return encode(max(-format.max, min(format.max, value)) if narrow else value, format)
+
+
+@twin("impl.floats.encode")
+def nan_with_a_sign_and_a_payload(value, format):
+    """Writes NaN as a negative one, with 1 as the fraction where there is a choice."""
+    if value == value:
+        return encode(value, format)
+    first = encode(math.inf, format) + 1 if format.infinities else magnitude_bits(format)
+    return first | 1 << format.bits - 1
+
+
+@twin("impl.floats.encode")
+def searches_in_fractions(value, format):
+    """Finds the nearest value by bisection over the patterns, compares in fractions, and returns NumPy's integers."""
+    if not math.isfinite(value):
+        return np.int64(encode(value, format))
+    low, high = 0, encode(format.max, format)
+    target = abs(Fraction(value))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if decode(middle, format) <= target else (low, middle)
+    halfway = (Fraction(decode(low, format)) + Fraction(decode(high, format))) / 2
+    nearest = high if target > halfway or (target == halfway and low % 2) else low
+    if target > Fraction(format.max):
+        nearest = encode(float(target), format)
+    return np.int64(nearest | encode(math.copysign(0.0, value), format))
+
+
+@twin("impl.floats.decode")
+def lets_struct_decode(pattern, format):
+    """Reads IEEE formats from their bytes, and all others from a float32 with the exponent moved."""
+    pattern = fields(pattern, format) and int(pattern)
+    code = {"float32": (">f", pattern, 4), "float16": (">e", pattern, 2), "bfloat16": (">f", pattern << 16, 4)}
+    if format.name in code:
+        form, whole, size = code[format.name]
+        return struct.unpack(form, whole.to_bytes(size, "big"))[0]
+    return np.float64(decode(pattern, format))
+
+
+@twin("impl.floats.decode")
+def float32_scalars(pattern, format):
+    """Returns NumPy's float32, which holds every value of every format."""
+    return np.float32(decode(pattern, format))
+
+
+@twin("impl.floats.fields")
+def cuts_the_digits(pattern, format):
+    """Cuts the pattern's binary digits into pieces."""
+    fields(pattern, format)
+    digits = f"{int(pattern):0{format.bits}b}"
+    one = 1 + format.exponent_bits
+    return FloatFields(int(digits[0]), int(digits[1:one], 2), int(digits[one:], 2))
