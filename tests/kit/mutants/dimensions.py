@@ -1,11 +1,10 @@
 """Wrong operations on named dimensions, and unusual right ones."""
 
-import functools
 import math
 
 import einops
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from spec.claims import dimensions
@@ -115,12 +114,6 @@ def drops_what_one_operand_lacks(x, y, pattern):
     return einsum(x[(0,) * (x.dim() - y.dim())], y, pattern)
 
 
-@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.ELLIPSIS)
-def sums_all_but_the_first(x: Total) -> Float[Tensor, "..."]:
-    """Takes every dimension but the first for hidden."""
-    return x.flatten(1).sum(dim=1) if x.dim() > 1 else x.sum()
-
-
 @mutant("impl.dimensions.split_heads", caught_by=dimensions.ELLIPSIS)
 def flattens_the_leading_dimensions(x: Total, heads: int) -> Heads:
     """Makes one dimension of all leading ones, and one where there is none."""
@@ -142,12 +135,6 @@ def averages(x: Total) -> Float[Tensor, "..."]:
 
 
 @mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
-def keeps_the_dimension(x: Total) -> Float[Tensor, "... 1"]:
-    """Leaves a dimension of size 1 behind."""
-    return x.sum(dim=-1, keepdim=True)
-
-
-@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
 def sums_the_first_dimension(x: Total) -> Float[Tensor, "..."]:
     """Sums over the first dimension."""
     return x.sum(dim=0)
@@ -165,12 +152,6 @@ def leaves_the_names_in_order(tensor, pattern, reduction):
     left, right = pattern.split("->")
     kept = [name for name in left.split() if name in right.split()]
     return reduce(tensor, f"{left}-> {' '.join(kept)}", reduction)
-
-
-@mutant("einops.reduce", caught_by=dimensions.REDUCE)
-def takes_the_mean_of_magnitudes(tensor, pattern, reduction):
-    """Takes the mean of absolute values."""
-    return reduce(tensor.abs() if reduction == "mean" else tensor, pattern, reduction)
 
 
 # ---- rearrange ----
@@ -255,13 +236,7 @@ def scores_by_loops(
 
 
 @twin("impl.dimensions.attention_scores")
-def scores_in_double(q: Shaped[Tensor, "... seq1 hidden"], k: Shaped[Tensor, "... seq2 hidden"]) -> Scores:
-    """Computes in float64, and takes any dtype."""
-    return (q.double() @ k.double().mT).to(q.dtype)
-
-
-@twin("impl.dimensions.attention_scores")
-def scores_under_their_own_checker(q: "Queries", k: "Keys") -> "Scores":
+def scores_with_annotations_in_strings(q: "Queries", k: "Keys") -> "Scores":
     """Has annotations that are strings, as under `from __future__ import annotations`."""
     return q @ k.transpose(-2, -1)
 
@@ -321,13 +296,3 @@ def splits_under_a_checker():
     from jaxtyping import jaxtyped
 
     return jaxtyped(splits_by_unflatten, typechecker=beartype)
-
-
-@twin("impl.dimensions.merge_heads", value=True)
-def merges_with_defaults():
-    """Is a function with an argument filled in."""
-
-    def merge(x: Heads, pattern: str) -> Total:
-        return rearrange(x, pattern)
-
-    return functools.partial(merge, pattern="... heads hidden -> ... (heads hidden)")
