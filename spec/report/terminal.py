@@ -41,7 +41,7 @@ def table(findings: Sequence[Finding], width: int, verbose: bool) -> Iterator[tu
 def summary(finding: Finding) -> str:
     """Say the reason where a claim was not found to hold, and otherwise its most telling measurement."""
     if finding.verdict is not Verdict.HOLDS:
-        return finding.reason
+        return finding.reason.removeprefix(f"[{finding.claim.id}] ")
     if not finding.evidence:
         return ""
     checks = sum(record["checks"] for record in finding.evidence)
@@ -51,14 +51,14 @@ def summary(finding: Finding) -> str:
 def measurement(record: Json) -> str:
     """Say what a record that holds measured, over all its checks: shorter than a failure's sentence."""
     unit = f" {record['unit']}" if record["unit"] else ""
-    measured = show(record["measured"])
+    measured = _short(record["measured"])
     if record["relation"] == "exact":
         if len(set(record["extremes"])) == 2:
-            measured = " to ".join(map(show, record["extremes"]))
-        return f"{measured}{unit}, exactly as predicted"
-    predicted = show(record["predicted"])
+            measured = " to ".join(map(_short, record["extremes"]))
+        return f"{measured}{unit}, as predicted"
+    predicted = _short(record["predicted"])
     if record["relation"] == "within":
-        return f"{measured} against {predicted}{unit} (within {show(record['tolerance'])})"
+        return f"{measured} against {predicted}{unit} (within {_short(record['tolerance'])})"
     return f"{measured}{unit}, {'not' if record['relation'] == 'not' else record['relation']} {predicted}"
 
 
@@ -68,6 +68,10 @@ def closing(findings: Sequence[Finding]) -> str:
     parts = [f"{counts[verdict]} {'hold' if verdict is Verdict.HOLDS else verdict.value}" for verdict in Verdict]
     skipped = sum(f.reason == NOT_RUN for f in findings)
     return ", ".join(parts) + (f"; {skipped} not run" if skipped else "")
+
+
+def _short(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else show(value)
 
 
 def _telling(record: Json) -> tuple[int, bool]:
