@@ -1,0 +1,69 @@
+"""Every command of the README runs, in a fresh copy of the project."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+SET_UP, ACTIVATE = ("make verify", "make test"), ". .venv/bin/activate"
+
+
+def commands(block):
+    """Return the commands of a block, without their comments."""
+    lines = (re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines())
+    return tuple(line for line in lines if line)
+
+
+def run(command, folder):
+    """Run a shell command with this Python's programs first; return what it printed once it has succeeded."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"PATH": path}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Give a copy of the project's files, as a fresh clone has them."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_the_readme_leads_with_the_two_commands():
+    """Its first commands are `make verify` and `make test`, and CI runs the second as it stands there."""
+    assert commands(BLOCKS[0]) == SET_UP
+    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == SET_UP[1]
+
+
+def test_make_verify_sets_up_and_reports(copy):
+    """`make verify` makes an environment with the given Python's torch, and writes the report; it can be activated."""
+    printed = run(f"make verify PYTHON={sys.executable} && {ACTIVATE} && which python", copy)
+    assert " 0 fails" in printed
+    assert printed.splitlines()[-1].startswith(str(copy))
+    assert {path.name for path in (copy / "report").iterdir()} >= {"claims.json", "junit.xml"}
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS[1:] if commands(b) != (ACTIVATE,)], ids=lambda b: commands(b)[0])
+def test_a_block_of_commands_runs(copy, block):
+    """Its commands succeed one after the other."""
+    for command in commands(block):
+        run(command, copy)
