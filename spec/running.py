@@ -89,6 +89,8 @@ def judged(item: pytest.Item, claim: str, evidence: Evidence) -> Iterator[None]:
                 ) from None
             if error is not None:
                 _settle(error, package, evidence)
+            if not evidence.records:
+                evidence.fail("measured nothing: a test of a claim ends in evidence.equal, close, at_most, …")
         finally:
             item.user_properties.append(("evidence", json.dumps(evidence.json())))
 
