@@ -25,10 +25,16 @@ def statistics(device: torch.device) -> Given | None:
 
 def growth(make: Callable[[], object], device: torch.device) -> Given:
     """Return by how much what `make()` returns adds to what is given out."""
-    before = statistics(device)
-    kept = make()
-    after = statistics(device)
-    del kept
+    collecting = gc.isenabled()
+    gc.disable()  # lest it free what others left behind, between two readings
+    try:
+        before = statistics(device)
+        kept = make()
+        after = statistics(device)
+        del kept
+    finally:
+        if collecting:
+            gc.enable()
     if before is None or after is None:
         raise RuntimeError(f"the allocator of {device} does not tell what it gave out")
     return Given(after.requested - before.requested, after.allocated - before.allocated)
@@ -36,7 +42,6 @@ def growth(make: Callable[[], object], device: torch.device) -> Given:
 
 def block(device: torch.device) -> int:
     """Return the bytes of the smallest piece that the allocator gives, measured; 0 where it does not tell."""
-    gc.collect()  # what others left behind goes now, not between two readings
     byte = partial(torch.empty, 1, dtype=torch.uint8, device=device)
     byte()  # the first use of a device starts its allocator
     return growth(byte, device).allocated if statistics(device) else 0
