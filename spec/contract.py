@@ -35,15 +35,18 @@ class Entry:
         variadic = any(p.kind is Parameter.VAR_POSITIONAL for p in plain)
         required = [p for p in self.parameters if p.default is Parameter.empty]
         keywords = {p.name: 0 for p in self.parameters if p.kind is Parameter.KEYWORD_ONLY}
-        calls: list[tuple[list[int], dict[str, int]]] = [([0] * max(len(plain), 2 * variadic), keywords)]
+        names = [p.name for p in plain]
+        calls: list[tuple[list[str], dict[str, int]]] = [(["", ""] if variadic else names, keywords)]
         if not variadic:
             calls.append(([], {p.name: 0 for p in self.parameters}))
             calls.append(([], {p.name: 0 for p in required}))
         for args, kwargs in calls:
             try:
-                found.bind(*args, **kwargs)
+                bound = found.bind(*args, **kwargs).arguments
             except TypeError:
-                return f"takes {found}: the contract is {self}"
+                return f"takes {_bare(found)}: the contract is {self}"
+            if args == names and any(name in names and bound[name] != name for name in bound):  # in another order
+                return f"takes {_bare(found)}: the contract is {self}"
         return ""
 
 
@@ -89,6 +92,12 @@ def _parameters(node: ast.stmt) -> tuple[Parameter, ...] | None:
     pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     found += [parameter(a, Parameter.KEYWORD_ONLY, d) for a, d in pairs]
     return tuple(found)
+
+
+def _bare(signature: inspect.Signature) -> str:
+    """Write a signature without annotations, as the contract's, on one line."""
+    parameters = [p.replace(annotation=Parameter.empty) for p in signature.parameters.values()]
+    return " ".join(str(inspect.Signature(parameters)).split())
 
 
 class _Source(str):
