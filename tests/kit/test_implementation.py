@@ -1,0 +1,238 @@
+"""What an implementation may do and still be judged fairly, and what it may not do."""
+
+import pytest
+import torch
+
+from tests.kit.project import BYTES, DOUBLE, IMPL, TEST_BYTES, TEST_DOUBLE
+
+pytest_plugins = ["pytester"]
+
+PRELUDE = "import functools, os, sys\nimport numpy\nimport torch\n"
+DOUBLES = "\ndef double(n):\n    return 2 * n\n"
+
+
+@pytest.fixture
+def project(project):
+    """Give a project with one claim for each function, so that one can fail and the other hold."""
+    project.state(BYTES, DOUBLE)
+    project.test(TEST_BYTES, TEST_DOUBLE)
+    return project
+
+
+def state():
+    """Return torch's global state, as comparable values."""
+    return [
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.get_num_threads(),
+        torch.get_deterministic_debug_mode(),
+        torch.get_float32_matmul_precision(),
+        torch.backends.fp32_precision,
+        torch.get_rng_state().tolist(),
+    ]
+
+
+def calling(statement, result="elements * size"):
+    """Return a module whose tensor_bytes runs a statement at each call."""
+    return f"{PRELUDE}\ndef tensor_bytes(elements, size=4):\n    {statement}\n    return {result}\n{DOUBLES}"
+
+
+MISBEHAVIOUR = {
+    "print('hello')": "printed 'hello' to standard output: return values, do not print",
+    "torch.set_grad_enabled(False)": "left torch's grad mode changed from True to False",
+    "torch.set_default_dtype(torch.float64)": "left torch's default dtype changed from torch.float32 to torch.float64",
+    "torch.set_default_device('meta')": "left torch's default device changed from cpu to meta",
+    "torch.set_num_threads(torch.get_num_threads() + 1)": "left torch's number of threads changed from ",
+    "torch.set_deterministic_debug_mode('error')": "left torch's deterministic mode changed from default to error",
+    "torch.set_float32_matmul_precision('high')": "left torch's float32 matmul precision changed from highest to high",
+    "torch.backends.fp32_precision = 'tf32'": "left torch's float32 precision changed from none to tf32",
+    "torch.manual_seed(0)": "left torch's random state changed: draw from a generator of your own",
+    "torch.rand(1)": "left torch's random state changed: draw from a generator of your own",
+}
+
+
+@pytest.mark.parametrize(("statement", "does"), MISBEHAVIOUR.items())
+def test_a_call_that_misbehaves_fails_its_claim_alone(project, statement, does):
+    """The claim's line says what the call did; other claims hold, and torch's state is put back."""
+    before = state()
+    project.student(calling(statement))
+    ran = project.run("--spec-impl=mine")
+    assert (ran.status, ran.verdicts()) == (1, {"storage.bytes": "fails", "storage.double": "holds"})
+    assert ran.reason("storage.bytes").startswith(f"[storage.bytes] mine {does}")
+    assert "Traceback" not in ran.printed
+    assert state() == before
+
+
+@pytest.mark.parametrize(("statement", "does"), MISBEHAVIOUR.items())
+def test_an_import_that_misbehaves_fails_the_claims_of_its_chapter(project, statement, does):
+    """Every claim of the chapter says what its import did; torch's state is put back."""
+    before = state()
+    project.student(f"{PRELUDE}\n{statement}\n{IMPL}")
+    ran = project.run("--spec-impl=mine")
+    assert (ran.status, set(ran.verdicts().values())) == (1, {"fails"})
+    for claim in ("storage.bytes", "storage.double"):
+        assert ran.reason(claim).startswith(f"[{claim}] mine.storage, when it is imported, {does}")
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        ("raise ValueError('two\\nlines')", "cannot be imported: it raises ValueError: two lines"),
+        ("import nowhere", "cannot be imported: No module named 'nowhere'"),
+        (
+            "from mine import nowhere",
+            "cannot be imported: it raises ImportError: cannot import name 'nowhere' from 'mine'",
+        ),
+        ("x = = 1", "cannot be imported: it raises SyntaxError: invalid syntax (storage.py, line "),
+        ("sys.exit(3)", "calls sys.exit(3) when it is imported"),
+        ("class Odd(BaseException): pass\nraise Odd('x')", "cannot be imported: it raises Odd: x"),
+    ],
+)
+def test_an_import_that_ends_early_fails_the_claims_of_its_chapter(project, statement, line):
+    """Every claim of the chapter says in one line how the import ended; claims of other chapters are checked."""
+    project.write("myclaims/floats.py", (project.path / "myclaims/storage.py").read_text().replace("storage", "floats"))
+    project.state(BYTES.replace("takes", "needs"), DOUBLE.replace("Twice", "Two times"))
+    text = (project.path / "tests/claims/test_storage.py").read_text()
+    project.write("tests/claims/test_floats.py", text.replace("storage", "floats"))
+    project.write("mine/floats.py", IMPL)
+    project.student(f"{PRELUDE}\n{statement}\n{IMPL}")
+    ran = project.run("--spec-impl=mine")
+    assert ran.verdicts() == {
+        "floats.bytes": "holds",
+        "floats.double": "holds",
+        "storage.bytes": "fails",
+        "storage.double": "fails",
+    }
+    assert ran.reason("storage.double").startswith(f"[storage.double] mine.storage {line}")
+    assert "Traceback" not in ran.printed
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        ("print('hi')", "mine, when it is imported, printed 'hi' to standard output"),
+        ("1 / 0", "mine cannot be imported: it raises ZeroDivisionError: division by zero"),
+        ("import mine.nowhere", "mine cannot be imported: No module named 'mine.nowhere'"),
+        ("import mine.storage, mine.memory", "mine cannot be imported: No module named 'mine.memory'"),
+    ],
+)
+def test_what_the_package_does_counts_against_every_chapter(project, statement, line):
+    """A package whose own import misbehaves fails the claims of all its chapters, whichever is tested first."""
+    project.student(init=statement)
+    ran = project.run("--spec-impl=mine")
+    for claim in ("storage.bytes", "storage.double"):
+        assert ran.reason(claim).startswith(f"[{claim}] {line}")
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        ("sys.exit('bye')", "calls sys.exit('bye')"),
+        ("exit()", "calls sys.exit(None)"),
+        ("return tensor_bytes(elements, size)", "raises RecursionError: "),
+        ("return elements + 'a'", "raises TypeError: unsupported operand type(s) for +: "),
+        ("raise ValueError('two\\nlines')", "raises ValueError: two lines for elements=1, size=1"),
+        ("class Odd(BaseException): pass\n    raise Odd('x')", "raises Odd: x for elements=1, size=1"),
+        ("raise NotImplementedError if elements > 99 else KeyError(3)", "raises KeyError: 3 for elements=1, size=1"),
+        ("return torch.empty(2) @ torch.empty(3)", "raises RuntimeError: "),
+        ("return numpy.zeros(2) @ numpy.zeros(3)", "raises ValueError: "),
+    ],
+)
+def test_a_call_that_ends_badly_fails_its_claim_alone(project, statement, line):
+    """The claim's line says which function ended how, for which inputs; other claims hold."""
+    project.student(calling(statement))
+    ran = project.run("--spec-impl=mine")
+    assert (ran.status, ran.verdicts()) == (1, {"storage.bytes": "fails", "storage.double": "holds"})
+    assert ran.reason("storage.bytes").startswith(f"[storage.bytes] mine.storage.tensor_bytes {line}")
+
+
+def test_an_error_shows_the_implementations_own_frames(project):
+    """Below the line are the frames of the student's functions, by file and line, and none of the kit's or torch's."""
+    project.student(
+        f"{PRELUDE}\n"
+        "class Sizes:\n    def total(self, elements):\n        return torch.empty(2) @ torch.empty(elements + 2)\n\n"
+        f"def tensor_bytes(elements, size=4):\n    return Sizes().total(elements)\n{DOUBLES}"
+    )
+    ran = project.run("--spec-impl=mine")
+    frames = [line.strip() for line in ran.printed.splitlines() if line.strip().startswith("File ")]
+    assert frames == [
+        f'File "{project.path}/mine/storage.py", line 10, in tensor_bytes',
+        f'File "{project.path}/mine/storage.py", line 7, in total',
+    ]
+    assert ran.line("return ") == "return Sizes().total(elements)"
+
+
+def test_an_answer_that_comes_and_goes_is_told_in_one_line(project):
+    """An implementation that is wrong only once fails, and the line says that it was right for the same inputs."""
+    project.student(calling("CALLS.append(1)", "elements * size + (len(CALLS) == 3)") + "\nCALLS = []\n")
+    ran = project.run("--spec-impl=mine")
+    assert ran.verdicts()["storage.bytes"] == "fails"
+    assert ran.reason("storage.bytes").endswith("; the same inputs gave another result when tried again")
+    assert "Traceback" not in ran.printed
+
+
+def test_an_error_that_is_not_the_implementations_keeps_its_traceback(project):
+    """A test that goes wrong by itself shows pytest's own traceback, and then the command that reruns it."""
+    project.test(TEST_BYTES, TEST_DOUBLE.replace("evidence.equal", "nonsense"))
+    ran = project.run()
+    assert ran.verdicts()["storage.double"] == "fails"
+    assert "NameError: name 'nonsense' is not defined" in ran.printed
+    assert ran.line("pytest ") == "pytest tests/claims/test_storage.py::test_double"
+
+
+def test_a_test_that_measures_nothing_fails(project):
+    """A test of a claim that ends without any evidence says nothing about it, and so does not pass."""
+    project.test(TEST_BYTES, "@verifies(storage.DOUBLE)\ndef test_double(impl):\n    impl.storage.double(3)\n")
+    assert project.run().reason("storage.double").startswith("[storage.double] measured nothing: ")
+
+
+def test_what_is_missing_is_unchecked_or_fails(project):
+    """A missing module leaves its claims unchecked, a missing name fails its claims with the signature it needs."""
+    project.write("mine/__init__.py", "")
+    ran = project.run("--spec-impl=mine")
+    assert (ran.status, set(ran.verdicts().values())) == (0, {"unchecked"})
+    assert ran.reason("storage.bytes") == "not implemented: there is no module mine.storage"
+    project.student(DOUBLES)
+    ran = project.run("--spec-impl=mine")
+    assert ran.verdicts() == {"storage.bytes": "fails", "storage.double": "holds"}
+    assert ran.reason("storage.bytes") == "[storage.bytes] mine.storage lacks tensor_bytes(elements, size=4)"
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("raise NotImplementedError", "mine.storage.tensor_bytes"),
+        ("raise NotImplementedError()  # soon", "mine.storage.tensor_bytes"),
+        ("raise NotImplementedError('sizes')", "sizes"),
+    ],
+)
+def test_a_function_that_is_still_to_be_written_leaves_its_claims_unchecked(project, body, what):
+    """`raise NotImplementedError` means that there is nothing to judge yet."""
+    project.student(calling(body))
+    ran = project.run("--spec-impl=mine")
+    assert (ran.status, ran.verdicts()) == (0, {"storage.bytes": "unchecked", "storage.double": "holds"})
+    assert ran.reason("storage.bytes") == f"not implemented: {what}"
+
+
+def test_torchs_own_not_implemented_error_is_an_error(project):
+    """An operation that torch does not have fails the claim: the student did write the function."""
+    project.student(calling("return int(torch.ones(1, device='meta'))"))
+    ran = project.run("--spec-impl=mine")
+    assert ran.verdicts()["storage.bytes"] == "fails"
+    assert " raises " in ran.reason("storage.bytes")
+
+
+def test_a_module_that_is_a_package_is_named_in_full(project):
+    """A chapter may be a package of several modules; a message names the module that failed."""
+    project.write("mine/storage/__init__.py", f"from mine.storage.sizes import tensor_bytes\n{DOUBLES}")
+    project.write("mine/storage/sizes.py", "def tensor_bytes(elements, size=4):\n    return elements['x']\n")
+    ran = project.run("--spec-impl=mine")
+    assert ran.reason("storage.bytes").startswith("[storage.bytes] mine.storage.sizes.tensor_bytes raises TypeError: ")
+
+
+def test_standard_output_is_the_implementations_to_close(project):
+    """Closing the standard output neither stops the run nor hides what another claim measures."""
+    project.student(calling("sys.stdout.close()"))
+    assert project.run("--spec-impl=mine").verdicts()["storage.double"] == "holds"
