@@ -98,9 +98,10 @@ def regroup(shape: Sequence[int], cuts: int, ones: int) -> tuple[int, ...]:
 
 
 def regroupings(shape: Sequence[int], cuts: int, ones: int) -> list[tuple[int, ...]]:
-    """Return a shape of as many elements, the one cut at every other place, and one of more or fewer elements."""
-    first = regroup(shape, cuts, ones)
-    return [first, regroup(shape, ~cuts, 0), (*(size or 1 for size in first), 2)]
+    """Return a shape of as many elements, each that merges two neighbours, and one of more or fewer elements."""
+    shape, other = tuple(shape), regroup(shape, cuts, ones)
+    merged = [(*shape[:d], shape[d] * shape[d + 1], *shape[d + 2 :]) for d in range(len(shape) - 1)]
+    return [other, *merged, (*(size or 1 for size in other), 2)]
 
 
 _FACTORS = {0: (0,), 1: (), 2: (2,), 3: (3,), 4: (2, 2), 5: (5,), 6: (2, 3)}

@@ -18,7 +18,7 @@ _dimension = st.sampled_from(
     (None,) * 120 + tuple(itertools.product((2, 3, 1, 4, 6, 2, 3, 1, 0), _layout_steps, range(3)))
 )
 layouts = st.builds(layout, st.tuples(*[_dimension] * 5), st.integers(0, 3))
-viewings = st.builds(  # a layout, two other shapes of as many elements, and one of more or fewer
+viewings = st.builds(  # a layout, and shapes to view it as
     lambda here, cuts, ones: (here, regroupings(here.shape, cuts, ones)),
     layouts,
     st.integers(0, 2**10 - 1),

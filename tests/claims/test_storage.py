@@ -315,9 +315,12 @@ def test_contiguous_copies_nothing_of_a_contiguous_tensor(evidence, device):
 
 
 @verifies(storage.VIEW_OF_TRANSPOSE)
-@example(case=(Layout((6, 4), (1, 6)), [(2, 3, 4)]))
+@example(case=(Layout((6, 4), (1, 6)), [(2, 3, 4), (24,)]))
 @example(case=(Layout((2, 3, 4, 5), (60, 1, 15, 3)), [(2, 12, 5)]))
-@example(case=(Layout((2, 1, 4, 5), (20, 1, 5, 1)), [(2, 4, 5)]))
+@example(case=(Layout((2, 1, 4, 5), (20, 1, 5, 1)), [(2, 4, 5), (40,)]))
+@example(case=(Layout((2, 1, 3), (3, 100, 1)), [(6,)]))
+@example(case=(Layout((2, 3, 4), (100, 4, 1)), [(2, 12), (24,)]))
+@example(case=(Layout((2, 0), (7, 5)), [(0, 5)]))
 @given(case=st.viewings)
 def test_view_works_where_strides_exist_and_reshape_everywhere(impl, evidence, device, case):
     """view() works exactly where strides exist that leave each element in its place, and reshape() copies elsewhere."""
