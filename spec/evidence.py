@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any, NoReturn
 
@@ -41,10 +41,10 @@ class Record:
 
     def json(self) -> Json:
         """Return what the report keeps, in plain JSON values."""
-        kept = asdict(self) | {"measured": plain(self.measured), "predicted": plain(self.predicted)}
-        kept["tolerance"] = plain(self.tolerance)
+        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "deviation"}
+        for name in ("measured", "predicted", "tolerance"):
+            kept[name] = plain(kept[name])
         kept["extremes"] = [plain(value) for value in self.extremes]
-        del kept["deviation"]
         return kept
 
 

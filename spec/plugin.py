@@ -1,5 +1,6 @@
 """The pytest plugin: options, markers, fixtures and hooks."""
 
+import gc
 import json
 import os
 import sys
@@ -71,6 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     option.benchmark_disable = option.benchmark_disable or not timed
     if folder and not option.xmlpath:
         option.xmlpath = str(folder / files.JUNIT)
+    gc.freeze()  # what torch and hypothesis made at import stays: looking through it at the end takes half a second
     config.stash[CHAPTERS] = chapters
     config.stash[ACCELERATORS] = [device for device in present if chosen in (None, device)]
     config.stash[EVIDENCE] = Evidence()
