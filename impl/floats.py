@@ -80,9 +80,7 @@ def fields(pattern: int, format: FloatFormat) -> FloatFields:
 
     Raises TypeError for what is not an integer, ValueError for one outside 0 … 2**bits − 1.
     """
-    pattern = operator.index(pattern)
-    if not 0 <= pattern < 1 << format.bits:
-        raise ValueError(f"{pattern} is not a pattern of {format.bits} bits")
+    pattern = _checked(pattern, format)
     exponent = pattern >> format.fraction_bits & (1 << format.exponent_bits) - 1
     return FloatFields(pattern >> format.bits - 1, exponent, pattern & (1 << format.fraction_bits) - 1)
 
@@ -92,15 +90,16 @@ def decode(pattern: int, format: FloatFormat) -> float:
 
     Raises TypeError for what is not an integer, ValueError for one outside 0 … 2**bits − 1.
     """
-    sign, exponent, fraction = fields(pattern, format)
+    sign, magnitude = divmod(_checked(pattern, format), 1 << format.bits - 1)
     one = 1 << format.fraction_bits
+    exponent, fraction = divmod(magnitude, one)
     if exponent == 0:
-        magnitude = math.ldexp(fraction, 1 - format.bias - format.fraction_bits)
+        value = math.ldexp(fraction, 1 - format.bias - format.fraction_bits)
     elif exponent < (1 << format.exponent_bits) - 1 or (not format.infinities and fraction < one - 1):
-        magnitude = math.ldexp(one + fraction, exponent - format.bias - format.fraction_bits)
+        value = math.ldexp(one + fraction, exponent - format.bias - format.fraction_bits)
     else:
-        magnitude = math.nan if fraction else math.inf
-    return -magnitude if sign else magnitude
+        value = math.nan if fraction else math.inf
+    return -value if sign else value
 
 
 def encode(value: float, format: FloatFormat) -> int:
@@ -123,3 +122,10 @@ def encode(value: float, format: FloatFormat) -> int:
     steps = round(math.ldexp(abs(value), format.fraction_bits - exponent))
     # Patterns count through the magnitudes, so a carry out of the fraction is right as it is.
     return sign | min((exponent + format.bias - 1 << format.fraction_bits) + steps, overflow)
+
+
+def _checked(pattern: int, format: FloatFormat) -> int:
+    pattern = operator.index(pattern)
+    if pattern < 0 or pattern >> format.bits:
+        raise ValueError(f"{pattern} is not a pattern of {format.bits} bits")
+    return pattern
