@@ -14,7 +14,7 @@ ROOMS = {("tests", "claims"), ("tests", "benchmarks")}
 
 def claims_of(item: pytest.Item) -> list[tuple[str, str]]:
     """Return (claim id, role) for each claim a test is tied to, outermost decorator first."""
-    marks = item.iter_markers("claim")
+    marks = reversed(list(item.iter_markers("claim")))  # pytest keeps them in the order they were applied
     pairs = [(str(mark.kwargs.get("id", "")), str(mark.kwargs.get("role", ""))) for mark in marks]
     return list(dict.fromkeys(pairs))
 
