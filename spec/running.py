@@ -109,7 +109,7 @@ def _settle(error: BaseException, package: str, evidence: Evidence, once: str = 
         raise error
     names, summaries = zip(*frames, strict=True)
     if type(error) is NotImplementedError and "raise NotImplementedError" in summaries[-1].line:
-        pytest.skip(f"not implemented: {names[-1]}")
+        pytest.skip(f"not implemented: {str(error) or names[-1]}")
     if isinstance(error, SystemExit):
         evidence.fail(f"{names[0]} calls sys.exit({error.code!r}){once}")
     inputs = ", ".join(f"{name}={show(value)}" for name, value in evidence.example.items())
