@@ -93,4 +93,7 @@ def ulp(number: float, dtype: torch.dtype) -> float:
 
 
 # ---- storage ----
-SAME_SPEED = 1.25  # of two copies timed in turn: two equal ones differed by up to 1.2 (quartiles) on an idle machine
+# Ratios of times up to this, and down to its inverse, are not told apart from 1: the quartiles of two equal copies of
+# 64 MiB, timed in turn, lay up to 1.2 apart on an idle machine. A busy one spreads them further, and never shifted
+# them beyond this together (60 comparisons).
+SAME_SPEED = 1.25

@@ -62,8 +62,8 @@ TRANSPOSE_CONTIGUITY = chapter.claim(
     "transpose-contiguity",
     section="2.2.2a",
     says="Transposing breaks a tensor's contiguity.",
-    law="a transposed matrix is non-contiguous if both of its sizes exceed 1 and contiguous otherwise;"
-    " for any shape and strides, sizes 0 and 1 included, contiguity is what torch says",
+    law="a transposed matrix is non-contiguous if both of its sizes exceed 1, and contiguous otherwise;"
+    " is_contiguous agrees with torch for any shape and strides, sizes 0 and 1 included",
     standing=HOLDS_IF,
     condition="both sizes of the matrix exceed 1",
 )
@@ -82,8 +82,8 @@ VIEW_OF_TRANSPOSE = chapter.claim(
     "view-of-transpose",
     section="2.2.2a",
     says="Calling view() on a transposed tensor raises an error.",
-    law="view() raises if the new shape spans dimensions that the strides do not allow to merge, and works otherwise;"
-    " reshape() works for every shape of as many elements, and copies only where view() raises",
+    law="view() raises if the new shape spans dimensions that the strides do not allow to merge, and works otherwise,"
+    " as can_view foresees; reshape() works for every shape of as many elements, and copies only where view() raises",
     standing=HOLDS_IF,
     condition="a new dimension spans dimensions that cannot be merged",
     source="https://docs.pytorch.org/docs/stable/generated/torch.Tensor.view.html",
