@@ -2,6 +2,7 @@
 
 import pytest
 
+from spec.hardware import devices
 from tests.kit.project import Project
 
 
@@ -9,4 +10,5 @@ from tests.kit.project import Project
 def project(pytester, monkeypatch, pytestconfig):
     """Give a small project that is all right as it stands."""
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(devices, "accelerators", list)  # as on a machine that has none
     return Project(pytester, monkeypatch, pytestconfig.option.hypothesis_profile or "default")

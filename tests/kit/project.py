@@ -184,6 +184,6 @@ class Project:
 
     def _ran(self, status: int, out: str, err: str) -> Ran:
         rows = list(self.report().get("claims", []))
-        several = len({row["device"] for row in rows if row["device"]}) > 1
+        several = len({row["device"] for row in rows} - {"", "accelerator"}) > 1
         claims = {row["id"] + (f" ({row['device']})" if several and row["device"] else ""): row for row in rows}
         return Ran(status, out, err, claims)

@@ -1,0 +1,125 @@
+"""The hardware a run is on: which devices there are, what they are called, and what the receipt leaves out."""
+
+import getpass
+import json
+import os
+import platform
+import socket
+
+import pytest
+import torch
+
+from spec.hardware import devices, environment
+
+CPU = torch.device("cpu")
+PRESENT = devices.accelerators()
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """Pretend that this machine has two accelerators."""
+    monkeypatch.setattr(devices, "accelerators", lambda: [torch.device("cuda:0"), torch.device("cuda:1")])
+
+
+def test_accelerators_are_what_torch_counts():
+    """As many as torch counts of the one kind that it was built for, each with its index."""
+    assert len(PRESENT) == torch.accelerator.device_count()
+    assert [device.index for device in PRESENT] == list(range(len(PRESENT)))
+    if PRESENT:
+        assert {device.type for device in PRESENT} == {torch.accelerator.current_accelerator().type}
+
+
+def test_asking_creates_no_context():
+    """Counting the accelerators initialises none of them: a forked process can still use them."""
+    before = torch.cuda.is_initialized()
+    devices.accelerators()
+    assert torch.cuda.is_initialized() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cpu", "cpu"),
+        ("cpu:0", "cpu"),
+        ("cuda", "cuda:0"),
+        ("cuda:0", "cuda:0"),
+        ("cuda:1", "cuda:1"),
+        ("cuda:2", "--spec-device=cuda:2: not on this machine, which has cpu, cuda:0, cuda:1"),
+        ("xpu", "--spec-device=xpu: not on this machine, which has cpu, cuda:0, cuda:1"),
+        ("meta", "--spec-device=meta: not on this machine, which has cpu, cuda:0, cuda:1"),
+        ("cuda:-1", "--spec-device=cuda:-1: no such kind of device; this machine has cpu, cuda:0, cuda:1"),
+        ("CPU", "--spec-device=CPU: no such kind of device; this machine has cpu, cuda:0, cuda:1"),
+        ("", "--spec-device=: no such kind of device; this machine has cpu, cuda:0, cuda:1"),
+        ("gpu", "--spec-device=gpu: no such kind of device; this machine has cpu, cuda:0, cuda:1"),
+    ],
+)
+def test_a_device_is_found_by_its_name(two, name, expected):
+    """A name means a device of this machine, the first of its kind without an index; any other is told in one line."""
+    assert str(devices.parse(name)) == expected
+
+
+def test_the_processor_has_a_name_and_its_threads():
+    """The CPU is described by its maker's name and by how many threads torch uses."""
+    name = devices.describe(CPU)
+    assert name.endswith(f", {torch.get_num_threads()} threads")
+    assert len(name) > len(f", {torch.get_num_threads()} threads")
+    assert name.isprintable()
+
+
+def test_a_processor_without_a_name_is_described_by_its_kind(monkeypatch):
+    """Where there is no /proc/cpuinfo, Python's own word for the processor will do."""
+
+    def no_file(*args, **kwargs):
+        raise FileNotFoundError
+
+    monkeypatch.setattr("builtins.open", no_file)
+    assert devices.describe(CPU).split(",")[0] in (platform.processor(), platform.machine())
+
+
+@pytest.fixture
+def receipt():
+    """The receipt of a run on this machine."""
+    return environment.receipt("mine", "quick", "3", [CPU, *PRESENT])
+
+
+def test_the_receipt_says_what_a_verdict_depends_on(receipt):
+    """It names the implementation, versions, devices, profile, seed and settings, as plain JSON."""
+    assert json.loads(json.dumps(receipt)) == receipt
+    assert (receipt["implementation"], receipt["profile"], receipt["seed"]) == ("mine", "quick", "3")
+    assert (receipt["torch"], receipt["python"]) == (torch.__version__, platform.python_version())
+    assert list(receipt["devices"]) == ["cpu", *map(str, PRESENT)]
+    assert {"numpy", "pytest", "hypothesis"} <= set(receipt["packages"])
+    assert receipt["settings"]["default dtype"] == "float32"
+
+
+def test_the_receipt_names_nobody(receipt):
+    """It holds no name of a host or a user, and no path of theirs."""
+    words = set(json.dumps(receipt).replace('"', " ").split())
+    private = {socket.gethostname(), platform.node(), getpass.getuser(), os.path.expanduser("~"), os.getcwd()}
+    assert not words & private
+
+
+def test_an_absent_package_is_left_out(receipt, monkeypatch):
+    """A package that is not installed has no version to report."""
+    monkeypatch.setattr(environment, "PACKAGES", ("numpy", "no-such-package-anywhere"))
+    assert list(environment.receipt("mine", "quick", "3", [CPU])["packages"]) == ["numpy"]
+
+
+def test_precision_settings_that_torch_will_not_tell_are_no_obstacle():
+    """Where torch's two interfaces to float32 precision disagree, the receipt says so."""
+    before = torch.backends.fp32_precision
+    torch.backends.fp32_precision = "tf32"
+    try:
+        told = environment.receipt("mine", "quick", "3", [CPU])["settings"]["float32 matmul precision"]
+    finally:
+        torch.backends.fp32_precision = before
+        torch.set_float32_matmul_precision("highest")
+    assert told == "a mixture of both interfaces"
+
+
+def test_the_header_is_short(receipt):
+    """It opens a run in three lines: what is checked, on what, and in which settings."""
+    first, second, third = environment.header(receipt)
+    assert first == "implementation: mine; profile: quick"
+    assert second.startswith(f"torch {torch.__version__} on cpu (")
+    assert third.startswith("settings: default dtype float32, float32 matmul precision ")
