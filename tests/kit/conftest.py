@@ -9,6 +9,8 @@ from tests.kit.project import Project
 @pytest.fixture
 def project(pytester, monkeypatch, pytestconfig):
     """Give a small project that is all right as it stands."""
-    monkeypatch.delenv("CI", raising=False)
+    for name in ("CI", "PYTEST_XDIST_WORKER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(devices, "accelerators", list)  # as on a machine that has none
     return Project(pytester, monkeypatch, pytestconfig.option.hypothesis_profile or "default")
