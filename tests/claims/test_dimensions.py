@@ -32,6 +32,9 @@ LAYOUTS = {
     "last dimension outermost": lambda device, *shape: whole(shape[-1], *shape[:-1]).to(device).movedim(0, -1),
     "one value repeated": lambda device, *shape: whole(*shape[:-1], 1).to(device).expand(shape),
 }
+# Leading dimensions, rows, heads and hidden: no rows, no points, a single value, many dimensions, and large ones.
+SIZES = [((), 0, 2, 3), ((0,), 2, 3, 1), ((2, 0), 3, 1, 2), ((), 1, 1, 1), ((3,), 7, 6, 11)]
+SIZES += [((2, 1, 3, 1, 2), 5, 2, 3), ((17,), 2, 12, 5)]
 # What refuses sizes that do not fit: the contract, einops and torch, a type checker, Python's remainder.
 REFUSALS = (ValueError, RuntimeError, TypeError, ZeroDivisionError)
 
@@ -53,6 +56,15 @@ def products(impl, x, y):
 def dot_products(q, k):
     """Return the dot product of each row of q with each row of k."""
     return (q[..., :, None, :] * k[..., None, :, :]).sum(dim=-1)
+
+
+def gradients(function, arguments):
+    """Return the gradients of a function's result with respect to each argument; zeros where it has none."""
+    leaves = [x.clone().requires_grad_() for x in arguments]
+    result = function(*leaves)
+    if not result.requires_grad:
+        return [torch.zeros_like(x) for x in arguments]
+    return torch.autograd.grad(result, leaves, allow_unused=True, materialize_grads=True)
 
 
 def by_index(function, leading, *tensors):
@@ -220,6 +232,55 @@ def test_the_implementation_takes_any_leading_dimensions(impl, evidence):
         evidence.equal(impl.dimensions.merge_heads(x), merged, unit="merged value", leading=leading)
         evidence.equal(impl.dimensions.split_heads(z, 2), split, unit="split value", leading=leading)
         evidence.equal(impl.dimensions.sum_hidden(z), by_index(torch.sum, leading, z), unit="sum", leading=leading)
+
+
+@verifies(dimensions.ELLIPSIS, dimensions.EINSUM, dimensions.REDUCE, dimensions.REARRANGE)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_the_implementation_takes_any_size_and_float_dtype(impl, evidence, dtype):
+    """Sizes of 0 and large ones, many leading dimensions and every float dtype give what torch gives, in that dtype."""
+    for leading, rows, heads, hidden in SIZES:
+        x, y = whole(*leading, rows, heads * hidden, limit=1), whole(*leading, 9, heads * hidden, seed=1, limit=1)
+        before = x.clone(), y.clone()
+        split = x.unflatten(-1, (heads, hidden)).to(dtype)
+        inputs = {"shape": tuple(x.shape), "heads": heads}
+        for unit, measured, exact in (
+            ("score", impl.dimensions.attention_scores(x.to(dtype), y.to(dtype)), dot_products(x, y)),
+            ("sum", impl.dimensions.sum_hidden(x.to(dtype)), x.sum(dim=-1)),
+            ("split value", impl.dimensions.split_heads(x.to(dtype), heads), split),
+            ("merged value", impl.dimensions.merge_heads(split), x),
+        ):
+            evidence.equal(measured, exact.to(dtype), unit=unit, **inputs)
+        impl.dimensions.attention_scores(x, y)
+        impl.dimensions.sum_hidden(x)
+        evidence.equal(x, before[0], unit="in the first argument", **inputs)
+        evidence.equal(y, before[1], unit="in the second argument", **inputs)
+
+
+@verifies(dimensions.EINSUM, dimensions.REDUCE, dimensions.REARRANGE)
+def test_gradients_pass_through_the_implementation(impl, evidence):
+    """Every function carries gradients back to each of its arguments, as torch's own operations do."""
+    q, k, weight = whole(2, 3, 4), whole(2, 5, 4, seed=1), whole(2, 3, 5, seed=2)
+    x, y = whole(2, 3, 8), whole(2, 3, 2, 4)
+    ours = impl.dimensions
+    for name, function, reference, *arguments in (
+        ("attention_scores", lambda q, k: (ours.attention_scores(q, k) * weight).sum(), None, q, k),
+        ("sum_hidden", lambda x: (ours.sum_hidden(x) * weight[..., 0]).sum(), lambda x: x.sum(-1) * weight[..., 0], x),
+        ("split_heads", lambda x: (ours.split_heads(x, 2) * y).sum(), lambda x: x.unflatten(-1, (2, 4)) * y, x),
+        ("merge_heads", lambda y: (ours.merge_heads(y) * x).sum(), lambda y: y.flatten(-2) * x, y),
+    ):
+        reference = reference or (lambda q, k: dot_products(q, k) * weight)
+        for measured, predicted in zip(
+            gradients(function, arguments), gradients(lambda *a, f=reference: f(*a).sum(), arguments), strict=True
+        ):
+            evidence.equal(measured, predicted, unit="gradient", of=name)
+
+
+@verifies(dimensions.REDUCE)
+def test_a_sum_keeps_nan_and_infinity(impl, evidence):
+    """A NaN or an infinity among the values shows in their sum."""
+    for values in ([1.0, math.nan, 2.0], [math.inf, 1.0, 2.0], [math.inf, -math.inf, 1.0]):
+        x = torch.tensor([values, [1.0, 2.0, 3.0]])
+        evidence.equal(impl.dimensions.sum_hidden(x), x.sum(dim=-1), unit="sum", values=values)
 
 
 @verifies(dimensions.REDUCE)
