@@ -296,3 +296,29 @@ def splits_under_a_checker():
     from jaxtyping import jaxtyped
 
     return jaxtyped(splits_by_unflatten, typechecker=beartype)
+
+
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
+def forgets_where_the_sum_came_from(x):
+    """Detaches the sum, so that no gradient reaches the values."""
+    return x.sum(dim=-1).detach()
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ELLIPSIS)
+def multiplies_in_place(q, k):
+    """Writes over the caller's queries once it has its scores."""
+    scores = q @ k.transpose(-2, -1)
+    q.mul_(2)
+    return scores
+
+
+@mutant("impl.dimensions.merge_heads", caught_by=dimensions.ELLIPSIS)
+def widens_while_merging(x):
+    """Returns float32 whatever the dtype of its argument."""
+    return x.flatten(-2).float()
+
+
+@twin("impl.dimensions.merge_heads")
+def merges_by_an_unspecified_size(x: Float[Tensor, "... heads hidden"]) -> Float[Tensor, "... merged"]:
+    """Leaves the size to reshape(), which can tell it unless there is nothing to merge."""
+    return x.reshape(*x.shape[:-2], -1)
