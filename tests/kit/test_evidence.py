@@ -152,6 +152,8 @@ def test_close_accepts_what_is_within_its_tolerance(evidence, measured, predicte
         (0, 10**400, 1e-300),
         (NAN, 1.0, INF),
         (INF, -INF, 1e300),
+        (INF, -INF, INF),
+        (torch.tensor([INF]), torch.tensor([-INF]), INF),
         (INF, 1e308, 1e300),
         (1.0, 2.0, NAN),
         (1.0, 2.0, -1.0),

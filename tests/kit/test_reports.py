@@ -268,13 +268,25 @@ def test_a_run_that_is_ended_leaves_what_it_checked(waiting, how, status):
 
 
 def test_a_new_run_replaces_the_old_report_before_its_first_test(project):
-    """What an earlier run found never passes for what this one, which got nowhere, would have."""
+    """What an earlier run found never passes for what this one, should it end here, would have."""
     project.run()
     assert project.report()["claims"][0]["verdict"] == "holds"
-    project.other_test("import nowhere\n")
-    project.run()
-    assert project.report()["claims"][0]["verdict"] == "unchecked"
-    assert project.report()["complete"] is False
+    project.other_test(
+        'import os, shutil\nshutil.copy("report/claims.json", "seen.json")\nos.stat("report/junit.xml")\n'
+    )
+    ran = project.run()
+    assert "No such file or directory: 'report/junit.xml'" in ran.out
+    seen = json.loads((project.path / "seen.json").read_text())
+    assert (seen["claims"][0]["verdict"], seen["complete"]) == ("unchecked", False)
+    validate(seen)
+
+
+def test_half_a_character_is_no_obstacle(project):
+    """An error's text that UTF-8 cannot carry is reported as JSON escapes it."""
+    project.student("def tensor_bytes(elements, size=4):\n    raise ValueError('\\ud800')\n")
+    ran = project.run("--spec-impl=mine")
+    assert "raises ValueError: \ud800 for" in ran.reason("storage.bytes")
+    assert ran.status == 1
 
 
 def test_nothing_is_left_beside_the_reports(project):
