@@ -117,6 +117,14 @@ def test_a_package_may_lie_in_another(project, package):
     assert project.run(f"--spec-impl={package}").verdicts() == {"storage.bytes": "holds"}
 
 
+def test_a_package_is_found_where_pytest_is_started(project, monkeypatch):
+    """A student may keep a package in a folder of its own, and start pytest there."""
+    project.write("homework/theirs/storage.py", IMPL)
+    monkeypatch.chdir("homework")
+    ran = project.run("-c", "../pytest.ini", "../tests/claims", "--spec-impl=theirs", "--spec-report=../report")
+    assert ran.verdicts() == {"storage.bytes": "holds"}
+
+
 def test_finding_a_package_runs_none_of_it(project):
     """A name is looked up without importing: what a package does then counts against its claims, not the run."""
     project.write("homework/__init__.py", "raise SystemExit")

@@ -117,6 +117,13 @@ def test_a_test_module_that_does_not_import_is_told_as_usual(project):
     assert not ran.errors("claim ")
 
 
+def test_to_refute_a_claim_is_not_to_verify_it(project):
+    """A claim whose only test shows where the wording fails still lacks the one that shows the law."""
+    project.state(CORRECTED)
+    project.test(TEST_BYTES.replace("verifies", "refutes"))
+    assert project.run().stops_with("claim storage.bytes has no test: ")
+
+
 def test_a_refuted_claim_is_in_order(project):
     """A CORRECTED claim with both kinds of test runs."""
     project.state(CORRECTED)
