@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from spec.claim import Claim
 
@@ -127,6 +128,7 @@ def _in_child(arguments: list[str], overlay: Overlay | None, told: Path, printed
         os.chdir(ROOT)
         for name in [name for name in os.environ if name.startswith("PYTEST_")]:
             del os.environ[name]
+        torch.set_num_threads(1)  # a fork has none of its parent's OpenMP threads, and would wait for them for ever
         recorder = _Recorder()
         if overlay is not None:
             overlay.apply()
