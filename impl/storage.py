@@ -22,6 +22,7 @@ def element_offset(index: Sequence[int], stride: Sequence[int], storage_offset: 
     """Return how many elements into the storage the element at `index` lies: storage_offset + Σ index·stride.
 
     `index` and `stride` have one number per dimension, both in elements.
+    Raises ValueError where they differ in length, TypeError for what is not an integer.
     """
     steps = zip(_numbers(index), _numbers(stride), strict=True)
     return operator.index(storage_offset) + sum(i * step for i, step in steps)
@@ -41,9 +42,11 @@ def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
     """Return whether a tensor of this shape and these strides lies in its storage row by row without a gap.
 
     The stride of a dimension of size 1 is never used, and a tensor without elements uses none.
+    Raises ValueError for a negative size or where `shape` and `stride` differ in length, TypeError for what is not an
+    integer.
     """
-    sizes, steps = _sizes(shape), _numbers(stride)
-    dimensions = zip(sizes, steps, contiguous_strides(sizes), strict=True)
+    sizes = _sizes(shape)
+    dimensions = list(zip(sizes, _numbers(stride), contiguous_strides(sizes), strict=True))
     return 0 in sizes or all(size == 1 or step == packed for size, step, packed in dimensions)
 
 
@@ -52,15 +55,18 @@ def can_view(shape: Sequence[int], stride: Sequence[int], new_shape: Sequence[in
 
     Neighbouring dimensions are one run of evenly spaced elements where stride[i] = size[i + 1]·stride[i + 1];
     a new dimension has to lie within one run, so the new sizes fill run after run exactly.
+    Raises ValueError for a negative size or where `shape` and `stride` differ in length, TypeError for what is not an
+    integer.
     Source: the documentation of torch.Tensor.view.
     """
     sizes, new_sizes = _sizes(shape), _sizes(new_shape)
+    dimensions = list(zip(sizes, _numbers(stride), strict=True))
     if math.prod(sizes) != math.prod(new_sizes):
         return False
     if 0 in sizes:
         return True
     runs: list[tuple[int, int]] = []  # how many elements, how far apart
-    for size, step in zip(sizes, _numbers(stride), strict=True):
+    for size, step in dimensions:
         if runs and runs[-1][1] == size * step:
             runs[-1] = (runs[-1][0] * size, step)
         elif size != 1:

@@ -65,6 +65,24 @@ def layout(slots: Sequence[tuple[int, int | str, int] | None], offset: int) -> L
     return Layout(tuple(size for size, _, _ in dimensions), tuple(stride), offset)
 
 
+def ways_to_lie(shape: Sequence[int]) -> Iterator[Layout]:
+    """Yield layouts of one shape: without a gap, with gaps, with neighbours swapped, expanded along dimensions."""
+    shape = tuple(shape)
+    packed = tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+    yield Layout(shape, packed)
+    yield Layout(shape, tuple(2 * step for step in packed))
+    for place in range(len(shape)):
+        before, after = slice(None, place), slice(place + 1, None)
+        yield Layout(shape, (*packed[before], 0, *packed[after]))  # this dimension expanded
+        yield Layout(shape, (*[0] * place, *packed[place:]))  # those before it
+        yield Layout(shape, (*packed[before], *[0] * (len(shape) - place)))  # and from it on
+        yield Layout(shape, (*[2 * step for step in packed[before]], *packed[place:]))  # a gap before it
+        if place:
+            swapped = list(range(len(shape)))
+            swapped[place - 1 : place + 1] = place, place - 1
+            yield Layout(tuple(shape[d] for d in swapped), tuple(packed[d] for d in swapped))
+
+
 def counting(shape: Sequence[int], device: torch.device | str = "cpu") -> Tensor:
     """Return a fresh tensor of 0, 1, 2, …: each value is its own place."""
     return torch.arange(math.prod(shape), device=device).view(tuple(shape))

@@ -15,10 +15,14 @@ from spec.claim import refutes, verifies
 from spec.claims import storage
 from spec.instruments import allocator
 from spec.instruments.storage import bytes_of, flat, same
-from spec.layouts import Layout, counting, follow, index_of
+from spec.layouts import Layout, counting, follow, index_of, ways_to_lie
 
 SHAPES = tuple(shape for dimensions in range(4) for shape in product(range(4), repeat=dimensions))
 HUGE = (16384, 32768, 8192)  # the lecture's sizes: too many elements for 32 bits
+# Larger sizes and more dimensions than the strategies draw.
+LARGER = ((7,), (7, 16), (16, 1, 7), (100, 7, 3), (5, 2, 7, 4), (2, 3, 1, 7, 2), (3, 2, 2, 5, 1, 2), (2,) * 7)
+LARGER_LAYOUTS = tuple(dict.fromkeys(layout for shape in LARGER for layout in ways_to_lie(shape)))
+DOES_NOT_FIT = (ValueError, TypeError, IndexError)  # of a shape and strides of another number of dimensions
 NUMBERS = (int, np.int32, np.uint32, np.int64)
 # Those whose values take whole bytes, each its own: neither packed nor quantized.
 WHOLE_BYTES = re.compile(r"torch\.(bool|(b?float|complex|u?int)(8|16|32|64|128)(_e\w+)?)")
@@ -94,6 +98,14 @@ def test_bytes_do_not_overflow(impl, evidence):
 
 
 @verifies(storage.BYTES)
+def test_bytes_are_exact_whatever_their_number(impl, evidence):
+    """Sizes that are no powers of 2, and more bytes than 64 bits count, give numel × itemsize to the byte."""
+    for shape in (*LARGER, (100, 50), (1000, 77), (2**31, 2**31 + 1, 3), (2**62, 2, 2), (10**30 + 1, 7)):
+        predicted = math.prod(shape) * 4
+        evidence.equal(impl.storage.tensor_bytes(shape, torch.float32), predicted, unit="bytes", shape=shape)
+
+
+@verifies(storage.BYTES)
 def test_what_is_no_size_is_refused(impl, evidence):
     """A negative size is a ValueError, and what is not a number a TypeError."""
     for shape in ((-1,), (-2, -3), (0, -1)):
@@ -139,6 +151,40 @@ def test_contiguous_strides_count_the_elements_row_by_row(impl, evidence):
 
 
 @verifies(storage.STRIDES)
+def test_more_dimensions_and_larger_sizes_follow_the_same_rule(impl, evidence):
+    """Up to 7 dimensions, and sizes up to 100, have the same strides as in torch and the same places."""
+    for shape in LARGER:
+        tensor, sizes = torch.empty(shape, device="meta"), list(shape)
+        strides = tuple(impl.storage.contiguous_strides(sizes))
+        evidence.equal(sizes, list(shape), unit="as the sizes afterwards")
+        evidence.equal(len(strides), len(shape), unit="strides by impl", shape=shape)
+        used = [place for place, size in enumerate(shape) if size != 1]
+        measured, predicted = ([steps[place] for place in used] for steps in (strides, tensor.stride()))
+        evidence.equal(measured, predicted, unit="as the strides", shape=shape)
+        index = tuple(size - 1 for size in shape)
+        offset = impl.storage.element_offset(index, tensor.stride())
+        evidence.equal(offset, tensor.numel() - 1, unit="elements from the start", index=index, stride=tensor.stride())
+    # More places than a float64 counts exactly.
+    index, stride = (2**30 + 1, 1), (2**31 - 1, 1)
+    offset = impl.storage.element_offset(index, stride, 2**40 + 1)
+    evidence.equal(offset, 2**61 + 2**40 + 2**30 + 1, unit="elements from the start", index=index, stride=stride)
+
+
+@verifies(storage.STRIDES)
+def test_what_is_no_place_is_refused(impl, evidence):
+    """A negative size, an index of another length than the strides, and what is not a number are errors."""
+    for shape in ((-1,), (2, -3), (0, -1), (-2, -3)):
+        evidence.raises(ValueError, partial(impl.storage.contiguous_strides, shape), shape=shape)
+    for shape in (("3", 2), (2, None)):
+        evidence.raises(TypeError, partial(impl.storage.contiguous_strides, shape), shape=shape)
+    for index, stride in (((1,), (3, 1)), ((1, 1, 1), (3, 1)), ((), (1,))):
+        call = partial(impl.storage.element_offset, index, stride)
+        evidence.raises(DOES_NOT_FIT, call, index=index, stride=stride)
+    for index, stride in (((1, None), (3, 1)), ((1, 1), (3, None))):
+        evidence.raises(TypeError, partial(impl.storage.element_offset, index, stride), index=index, stride=stride)
+
+
+@verifies(storage.STRIDES)
 def test_the_strides_of_a_4_by_4_matrix_are_4_and_1(impl, evidence):
     """A step down a 4×4 matrix passes over 4 elements, a step to the right over 1."""
     evidence.equal(torch.empty(4, 4).stride(), (4, 1), unit="as torch's strides")
@@ -173,6 +219,15 @@ PAIRS = {
     "view and transpose": ("shared", lambda x: (x.view(3, 2), x.transpose(1, 0))),
     "one row and the next": ("shared", lambda x: (x[0], x[1])),
     "tensor and its slice without elements": ("shared", lambda x: (x, x[:0])),
+    "tensor and its bits as int32": ("shared", lambda x: (x, x.view(torch.int32))),
+    "tensor and its values as complex numbers": ("shared", lambda x: (x, torch.view_as_complex(x.view(3, 2)))),
+    "tensor and its data": ("shared", lambda x: (x, x.data)),
+    "tensor that requires a gradient and what is detached from it": (
+        "shared",
+        lambda x: (x.requires_grad_(), x.detach()),
+    ),
+    "tensor and the parameter made of it": ("shared", lambda x: (x, torch.nn.Parameter(x))),
+    "row of a parameter and its data": ("shared", lambda x: ((p := torch.nn.Parameter(x))[1], p.data)),
     "tensor and its clone": ("separate", lambda x: (x, x.clone())),
     "transpose and its contiguous copy": ("separate", lambda x: (x.t(), x.t().contiguous())),
     "two tensors": ("separate", lambda x: (x, torch.zeros_like(x))),
@@ -191,6 +246,20 @@ def test_parts_of_one_tensor_share_and_separate_tensors_do_not(impl, evidence, d
         evidence.equal(shared(same(a, b)), predicted, unit="storage", pair=pair)
         for answer in (impl.storage.shares_storage(a, b), impl.storage.shares_storage(b, a)):
             evidence.equal(shared(answer), predicted, unit="storage by shares_storage", pair=pair)
+
+
+@verifies(storage.VIEWS_SHARE)
+def test_to_ask_what_is_shared_changes_nothing(impl, evidence, device):
+    """Whether two tensors share their storage or not, they keep their values and what they require."""
+    for make in (torch.Tensor.detach, torch.Tensor.clone):
+        a = torch.arange(6.0, device=device).requires_grad_()
+        b = make(a)
+        before = a.requires_grad, b.requires_grad
+        for pair in ((a, b), (b, a)):
+            impl.storage.shares_storage(*pair)
+        evidence.equal((a.requires_grad, b.requires_grad), before, unit="as requires_grad")
+        for tensor in (a, b):
+            evidence.equal(tensor.detach(), torch.arange(6.0, device=device), unit="as the values")
 
 
 @verifies(storage.MUTATION)
@@ -276,6 +345,32 @@ def test_contiguity_is_what_torch_says(impl, evidence, layout):
 
 
 @verifies(storage.TRANSPOSE_CONTIGUITY)
+def test_contiguity_of_more_dimensions_and_larger_sizes(impl, evidence):
+    """is_contiguous agrees with torch on up to 7 dimensions, packed, with gaps, swapped or expanded."""
+    for shape, stride, _ in LARGER_LAYOUTS:
+        predicted = torch.empty_strided(shape, stride, device="meta").is_contiguous()
+        answer, inputs = impl.storage.is_contiguous(shape, stride), {"shape": shape, "stride": stride}
+        evidence.equal(contiguous(answer), contiguous(predicted), unit="layout by is_contiguous", **inputs)
+
+
+@verifies(storage.TRANSPOSE_CONTIGUITY)
+def test_what_is_no_layout_is_not_asked_for_contiguity(impl, evidence):
+    """A negative size, strides of another length than the shape, and what is not a number are errors."""
+    for error, shape, stride in (
+        (ValueError, (-1,), (1,)),
+        (ValueError, (-2, 3), (3, 1)),
+        (ValueError, (2, -3), (3, 1)),
+        (DOES_NOT_FIT, (2, 3), (3, 1, 1)),
+        (DOES_NOT_FIT, (3, 2), (1,)),
+        (DOES_NOT_FIT, (3,), ()),
+        (TypeError, ("3",), (1,)),
+        (TypeError, (2, None), (3, 1)),
+        (TypeError, (2, 3), (3, None)),
+    ):
+        evidence.raises(error, partial(impl.storage.is_contiguous, shape, stride), shape=shape, stride=stride)
+
+
+@verifies(storage.TRANSPOSE_CONTIGUITY)
 def test_channels_last_is_contiguous_too_where_there_is_nothing_to_swap(impl, evidence):
     """A tensor in channels-last order is contiguous as well if it has one channel or one pixel."""
     for shape in ((2, 1, 1, 1), (2, 1, 4, 5), (2, 3, 1, 1), (2, 3, 4, 5)):
@@ -341,6 +436,45 @@ def test_view_works_where_strides_exist_and_reshape_everywhere(impl, evidence, d
             evidence.equal(shared(same(reshaped, tensor)), shared(works), unit="storage", new_shape=shape)
             places = layout.places().view(shape).to(device)
             evidence.equal(reshaped, places, unit="in the result", new_shape=shape)
+
+
+@verifies(storage.VIEW_OF_TRANSPOSE)
+def test_views_of_more_dimensions_and_larger_sizes(impl, evidence):
+    """can_view agrees with torch on up to 7 dimensions, swapped or expanded, and on scalars."""
+    scalars = [((), ()), ((1,), (5,)), ((1, 1), (3, 0)), ((2,), (1,)), ((0,), (1,))]
+    cases = [(Layout(*layout), shape) for layout in scalars for shape in ((), (1,), (1,) * 6, (2,), (0,), (0, 2))]
+    expanded = [Layout((3, 4), stride) for stride in ((0, 0), (0, 1), (1, 0), (4, 1))]
+    cases += [(layout, shape) for layout in expanded for shape in ((12,), (4, 3), (3, 2, 2), (1, 12, 1))]
+    for layout in LARGER_LAYOUTS:
+        sizes = layout.shape
+        merged = [(*sizes[:d], sizes[d] * sizes[d + 1], *sizes[d + 2 :]) for d in range(len(sizes) - 1)]
+        for shape in {sizes, sizes[::-1], (math.prod(sizes),), (1, *sizes, 1), *merged}:
+            cases.append((layout, shape))
+    for layout, shape in cases:
+        works = views(torch.empty_strided(layout.shape, layout.stride, device="meta"), shape)
+        inputs = {"shape": layout.shape, "stride": layout.stride, "new_shape": shape}
+        foreseen = foresees(impl.storage.can_view, layout, shape)
+        evidence.equal(possible(foreseen), possible(works), unit="view by can_view", **inputs)
+
+
+@verifies(storage.VIEW_OF_TRANSPOSE)
+def test_what_is_no_view_is_refused(impl, evidence):
+    """A negative size, strides of another length than the shape, and what is not a number are errors."""
+    for error, shape, stride, new_shape in (
+        (ValueError, (-1,), (1,), (-1,)),
+        (ValueError, (-2, -3), (3, 1), (6,)),
+        (ValueError, (2, 3), (3, 1), (-2, -3)),
+        (DOES_NOT_FIT, (2, 3), (3, 1, 1), (6,)),
+        (DOES_NOT_FIT, (2, 3), (1,), (6,)),
+        (TypeError, ("3",), (1,), (3,)),
+        (TypeError, (2, 3), (3, None), (6,)),
+        (TypeError, (2, 3), (3, 1), (None, 6)),
+    ):
+        inputs = {"shape": shape, "stride": stride, "new_shape": new_shape}
+        evidence.raises(error, partial(impl.storage.can_view, shape, stride, new_shape), **inputs)
+    # −1 is outside what is asked of can_view; but nothing makes a view of this transpose possible.
+    foreseen = foresees(impl.storage.can_view, Layout((3, 4), (1, 3)), (-1,))
+    evidence.equal(possible(foreseen), "impossible", unit="view by can_view", new_shape=(-1,))
 
 
 @verifies(storage.VIEW_OF_TRANSPOSE)

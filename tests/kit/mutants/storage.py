@@ -2,7 +2,7 @@
 
 import math
 from itertools import accumulate
-from operator import mul
+from operator import index, mul
 
 import numpy as np
 import torch
@@ -43,6 +43,19 @@ def counts_bytes_in_32_bits(shape, dtype):
 def counts_bytes_in_floats(shape, dtype):
     """Multiplies the sizes as floats, which are exact only up to 2⁵³."""
     return int(float(np.prod([float(size) for size in shape]))) * dtype.itemsize if tensor_bytes(shape, dtype) else 0
+
+
+@mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES)
+def counts_bytes_in_64_bits(shape, dtype):
+    """Counts bytes in 64 bits, which begin again at 2⁶⁴."""
+    return tensor_bytes(shape, dtype) % 2**64
+
+
+@mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES)
+def counts_whole_blocks(shape, dtype):
+    """Rounds a larger tensor up to whole blocks of 512 bytes, as the allocator does."""
+    counted = tensor_bytes(shape, dtype)
+    return counted if counted < 2**14 else -(-counted // 512) * 512
 
 
 @mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES)
@@ -106,6 +119,51 @@ def makes_room_for_one_more(*size, **options):
 def forgets_where_the_tensor_begins(index, stride, storage_offset=0):
     """Leaves the storage offset out."""
     return element_offset(index, stride)
+
+
+@mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
+def begins_at_1_unless_told(index, stride, storage_offset=1):
+    """Has another default for the storage offset than 0."""
+    return element_offset(index, stride, storage_offset)
+
+
+@mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
+def adds_as_far_as_the_shorter_goes(index, stride, storage_offset=0):
+    """Leaves out what an index has more or fewer than the strides."""
+    return int(storage_offset) + sum(int(i) * int(step) for i, step in zip(index, stride, strict=False))
+
+
+@mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
+def computes_places_in_floats(index, stride, storage_offset=0):
+    """Adds floats, which are exact only up to 2⁵³."""
+    return float(element_offset(index, stride, storage_offset))
+
+
+@mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
+def adds_4_dimensions(index, stride, storage_offset=0):
+    """Leaves out the first of 5 or more dimensions."""
+    return element_offset(index[-4:], stride[-4:], storage_offset)
+
+
+@mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
+def turns_strides_round_from_5_dimensions_on(shape):
+    """Gives the strides of 5 and more dimensions in the opposite order."""
+    return contiguous_strides(shape)[:: -1 if len(shape) > 4 else 1]
+
+
+@mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
+def strides_of_negative_sizes(shape):
+    """Takes a negative size for 1."""
+    return contiguous_strides([max(size, 1) for size in shape])
+
+
+@mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
+def empties_the_list_it_is_given(shape):
+    """Uses up its argument."""
+    shape = shape if isinstance(shape, list) else list(shape)
+    strides = contiguous_strides(shape)
+    shape.clear()
+    return strides
 
 
 @mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
@@ -182,6 +240,33 @@ def _addresses(tensor):
 def never_lets_empty_tensors_share(a, b):
     """Says that nothing is shared where one of the tensors has no elements, a slice of the other or not."""
     return a.numel() > 0 and b.numel() > 0 and shares_storage(a, b)
+
+
+@mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
+def compares_bases(a, b):
+    """Compares what the tensors are views of, which torch does not note for data and parameters."""
+    first, second = (t if t._base is None else t._base for t in (a, b))
+    return first is second
+
+
+@mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
+def never_shares_between_dtypes(a, b):
+    """Says that tensors of two dtypes share nothing."""
+    return a.dtype == b.dtype and shares_storage(a, b)
+
+
+@mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
+def tries_it_by_writing(a, b):
+    """Writes to the first tensor's storage, and leaves what it wrote."""
+    if a.untyped_storage().nbytes():
+        a.untyped_storage().fill_(1)
+    return shares_storage(a, b)
+
+
+@mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
+def takes_the_gradient_away(a, b):
+    """Makes the tensor require no gradient any more."""
+    return shares_storage(a.requires_grad_(False) if a.is_leaf else a, b)
 
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
@@ -264,6 +349,32 @@ def heeds_the_strides_of_nothing(shape, stride):
     """Compares strides even where there are no elements."""
     steps = zip(shape, stride, contiguous_strides(shape), strict=True)
     return all(size == 1 or step == packed for size, step, packed in steps)
+
+
+@mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
+def takes_an_expanded_row_for_contiguous(shape, stride):
+    """Leaves a first dimension of stride 0 out."""
+    repeats = len(shape) > 0 and len(shape) == len(stride) and stride[0] == 0 and shape[0] > 1
+    return contiguity(shape, stride) or (repeats and contiguity(shape[1:], stride[1:]))
+
+
+@mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
+def looks_at_4_dimensions(shape, stride):
+    """Looks at the last 4 dimensions only."""
+    return contiguity(shape, stride) or (len(shape) > 4 and contiguity(shape[-4:], stride[-4:]))
+
+
+@mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
+def looks_as_far_as_the_shorter_goes(shape, stride):
+    """Leaves out what a shape has more or fewer than the strides."""
+    dimensions = zip(shape, stride, contiguous_strides(shape), strict=False)
+    return 0 in shape or all(size == 1 or step == packed for size, step, packed in dimensions)
+
+
+@mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
+def takes_the_size_without_its_sign(shape, stride):
+    """Takes a negative size for its absolute value."""
+    return contiguity([abs(size) for size in shape], stride)
 
 
 @mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
@@ -351,6 +462,50 @@ def heeds_strides_without_elements(shape, stride, new_shape):
 
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def takes_minus_1_for_whatever_fits(shape, stride, new_shape):
+    """Answers yes wherever a new size is to be found out."""
+    return -1 in new_shape or can_view(shape, stride, new_shape)
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def views_nothing_as_a_scalar(shape, stride, new_shape):
+    """Does not know that one element may be viewed without any dimension."""
+    return (len(new_shape) > 0 or len(shape) == 0) and can_view(shape, stride, new_shape)
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def views_no_scalar_as_more(shape, stride, new_shape):
+    """Does not know that a scalar may be viewed with dimensions of size 1."""
+    return (len(shape) > 0 or len(new_shape) == 0) and can_view(shape, stride, new_shape)
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def merges_no_repetitions(shape, stride, new_shape):
+    """Does not merge two neighbours of stride 0, which are one run of the same element."""
+    sizes = [size for size, step in zip(shape, stride, strict=True) if size > 1 and step == 0]
+    fewer = len([n for n in new_shape if n != 1]) < len([n for n in shape if n != 1])
+    return can_view(shape, stride, new_shape) and not (len(sizes) > 1 and 0 not in shape and fewer)
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def views_up_to_5_dimensions(shape, stride, new_shape):
+    """Views nothing with 6 or more dimensions."""
+    return len(new_shape) < 6 and can_view(shape, stride, new_shape)
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def views_two_negative_sizes(shape, stride, new_shape):
+    """Multiplies negative sizes like any other."""
+    return can_view([abs(n) for n in shape], stride, [abs(n) for n in new_shape])
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def leaves_a_surplus_stride_out(shape, stride, new_shape):
+    """Uses as many strides as there are sizes, and does not mind the rest."""
+    return can_view(shape, stride[: len(shape)], new_shape)
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def never_merges(shape, stride, new_shape):
     """Allows splits only, even where neighbouring dimensions lie close together."""
     apart = [2 ** (40 - 7 * place) for place in range(len(shape))]
@@ -409,12 +564,21 @@ def mixes_up_what_it_compares(first, second, device):
 # ---- unusual and right ----
 
 
+def _integers(shape, stride=None, new_shape=()):
+    """Return Python's integers, once they are sizes and as many strides."""
+    shape, new_shape = [index(n) for n in shape], [index(n) for n in new_shape]
+    stride = shape if stride is None else [index(n) for n in stride]
+    if min((*shape, *new_shape), default=0) < 0 or len(shape) != len(stride):
+        raise ValueError("no layout")
+    return shape, stride, new_shape
+
+
 @twin("impl.storage.tensor_bytes")
 def asks_a_tensor_without_memory(shape, dtype):
-    """Asks the meta device, which keeps the books without memory."""
-    if any(size < 0 for size in shape):
-        raise ValueError("a size is negative")
-    return empty([int(size) for size in shape], dtype=dtype, device="meta").nbytes
+    """Asks the meta device, which keeps the books without memory, dimension by dimension."""
+    sizes = (empty(size, dtype=torch.int8, device="meta").nbytes for size in _integers(shape)[0] if size < 2**60)
+    huge = (size for size in shape if size >= 2**60)
+    return math.prod(map(int, (*sizes, *huge))) * empty(1, dtype=dtype, device="meta").nbytes
 
 
 @twin("impl.storage.element_offset")
@@ -426,7 +590,7 @@ def takes_an_inner_product(index, stride, storage_offset=0):
 @twin("impl.storage.contiguous_strides")
 def asks_torch_for_strides(shape):
     """Asks the meta device for the strides of such a tensor."""
-    return empty([int(size) for size in shape], device="meta").stride()
+    return empty(_integers(shape)[0], device="meta").stride()
 
 
 @twin("impl.storage.contiguous_strides")
@@ -439,13 +603,15 @@ def gives_unused_strides_odd_values(shape):
 @twin("impl.storage.contiguous_strides")
 def counts_nothing_for_nothing(shape):
     """Multiplies a size of 0 in as it is: the strides of an empty tensor are 0."""
-    return tuple(math.prod(map(int, shape[place + 1 :])) for place in range(len(shape)))
+    shape, _, _ = _integers(shape)
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
 
 
 @twin("impl.storage.is_contiguous")
 def looks_where_the_elements_lie(shape, stride):
     """Merges all dimensions into one, which has to have stride 1; answers with NumPy's bool."""
-    numel = math.prod(map(int, shape))
+    shape, stride, _ = _integers(shape, stride)
+    numel = math.prod(shape)
     return np.bool_(
         numel < 2 or (can_view((*shape, 2), (*(2 * int(n) for n in stride), 1), (2 * numel,)) and _ends(shape, stride))
     )
@@ -473,7 +639,7 @@ def compares_storage_handles(a, b):
 @twin("impl.storage.can_view")
 def tries_it_without_memory(shape, stride, new_shape):
     """Tries the view on the meta device."""
-    shape, stride, new_shape = ([int(n) for n in numbers] for numbers in (shape, stride, new_shape))
+    shape, stride, new_shape = _integers(shape, stride, new_shape)
     try:
         torch.empty_strided(shape, stride, device="meta").view(new_shape)
     except RuntimeError:
