@@ -1,9 +1,11 @@
 """§2.2.2b and §2.2.2c: operations that compute new tensors."""
 
+import contextlib
 import operator
 from functools import partial
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import example, given, reject
 
@@ -11,6 +13,7 @@ from spec import bounds
 from spec import strategies as st
 from spec.claim import verifies
 from spec.claims import operations
+from spec.strategies import Operands
 
 # What torch does, and what it means; the second operand is for the binary ones.
 ELEMENTWISE = {
@@ -22,6 +25,16 @@ ELEMENTWISE = {
     "÷": (operator.truediv, operator.truediv),
 }
 FRACTIONAL = {"sqrt", "rsqrt", "÷"}  # what integers are converted to floats for
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+# Leading dimensions and rows, inner size and columns, larger than those that are drawn.
+LARGE = (
+    ((), (), (37, 3, 40)),
+    ((), (2,), (2, 70, 3)),
+    ((1, 2, 1, 3), (2, 1, 1, 1), (2, 9, 6)),
+    ((2, 1, 1, 2), (2, 1), (2, 0, 3)),
+)
+MASKS = (2, 8, 17, 64, 65, 300)  # from 128 and 256 on, 8 bits do not count the positions
 
 
 def on(device, tensor):
@@ -63,6 +76,12 @@ def small_integers(shape, dtype, device):
     """Return −3 to 3 in turn, whose products and sums every dtype holds exactly, whatever the order."""
     count = torch.Size(shape).numel()
     return on(device, ((torch.arange(count) * 3) % 7 - 3).to(dtype).reshape(shape))
+
+
+def signs(shape, dtype, device):
+    """Return −1, 0 and 1 (0 and 1 where there is no sign), whose sums of up to 127 every dtype holds exactly."""
+    values = small_integers(shape, torch.int64, device).sign()
+    return (values if dtype.is_signed else values.abs()).to(dtype)
 
 
 def stacks(leading, sizes, fill):
@@ -136,10 +155,23 @@ def test_a_causal_mask_forbids_the_strictly_upper_part(impl, evidence, device, l
 
 
 @verifies(operations.TRIU)
+def test_each_call_makes_a_mask_of_its_own(impl, evidence, device):
+    """Long masks are right too, as often as they are asked for, and whatever became of the earlier ones."""
+    for length in MASKS:
+        allowed = torch.as_tensor(np.tri(length, dtype=bool), device=device)
+        for attempt in ("first", "second"):
+            mask = impl.operations.causal_mask(length, device)
+            evidence.equal(mask, allowed, unit=f"as the {attempt} mask", length=length)
+            with contextlib.suppress(RuntimeError):  # not every mask can be written to
+                mask.logical_not_()
+
+
+@verifies(operations.TRIU)
 def test_a_mask_needs_a_length(impl, evidence):
-    """A negative length raises ValueError, and what is not a number raises TypeError."""
-    evidence.raises(ValueError, lambda: impl.operations.causal_mask(-1), length=-1)
-    evidence.raises(TypeError, lambda: impl.operations.causal_mask("four"), length="four")
+    """A negative length raises ValueError, what is not a number TypeError, and a fraction either."""
+    either = (TypeError, ValueError)
+    for length, error in ((-1, ValueError), (-2, ValueError), ("four", TypeError), (None, TypeError), (2.5, either)):
+        evidence.raises(error, partial(impl.operations.causal_mask, length), length=repr(length))
 
 
 @verifies(operations.MATMUL_SHAPE)
@@ -184,6 +216,73 @@ def test_rounding_is_all_that_differs(impl, evidence, device, sizes, dtype, valu
 
 
 @verifies(operations.MATMUL_BATCHED)
+def test_large_products_of_every_dtype(impl, evidence, device):
+    """70 terms, 40 columns and 4 leading dimensions change nothing: exact sums, in the operands' dtype."""
+    for dtype in DTYPES + WHOLE if device.type == "cpu" else DTYPES:
+        for left, right, sizes in LARGE:
+            x, w = stacks(Operands(left, right, ()), sizes, partial(signs, dtype=dtype, device=device))
+            predicted = torch.as_tensor(looped(exactly(x), exactly(w))).to(dtype)
+            shapes = {"x": tuple(x.shape), "w": tuple(w.shape)}
+            evidence.equal(x @ w, predicted, unit="as the product by @", **shapes)
+            evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product", **shapes)
+
+
+@verifies(operations.MATMUL_BATCHED)
+def test_large_integers_stay_exact(impl, evidence):
+    """2⁵³ + 1, which float64 lacks, is one of the products of int64 matrices."""
+    x, w = torch.tensor([[2**53, 1], [2**62, -1]]), torch.tensor([[1, -1], [1, 1]])
+    predicted = torch.tensor([[2**53 + 1, 1 - 2**53], [2**62 - 1, -(2**62) - 1]])
+    evidence.equal(x @ w, predicted, unit="as the product by @")
+    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product")
+
+
+@verifies(operations.MATMUL_BATCHED)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_infinity_and_nan_reach_the_products(impl, evidence, device, dtype):
+    """An infinite term makes a product infinite; 0 × ∞, ∞ − ∞ and NaN make it NaN."""
+    inf, nan = float("inf"), float("nan")
+    x = on(device, torch.tensor([[1, 2], [0, 1], [inf, 1], [-inf, 1], [nan, 0]], dtype=dtype))
+    w = on(device, torch.tensor([[1, inf, 0, -inf, 1], [2, 1, inf, inf, nan]], dtype=dtype))
+    with np.errstate(all="ignore"):
+        predicted = torch.as_tensor((exactly(x)[:, :, None] * exactly(w)).sum(1)).to(dtype)
+    evidence.equal(x @ w, predicted, unit="as the product by @")
+    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product")
+
+
+@verifies(operations.MATMUL_BATCHED)
+def test_each_product_is_computed_anew(impl, evidence, device):
+    """The same tensors with other values give another product, and the one before keeps its values."""
+    x, w = stacks(Operands((2,), (), ()), (3, 4, 2), lambda shape: small_integers(shape, torch.float32, device))
+    predicted = torch.as_tensor(looped(exactly(x), exactly(w))).float()
+    first = impl.operations.batched_matmul(x, w)
+    for factor, operand in ((-2, x), (3, w)):
+        operand.data.mul_(factor)  # which leaves the tensor's version as it was
+        predicted_before, predicted = predicted, predicted * factor
+        second = impl.operations.batched_matmul(x, w)
+        evidence.equal(second, predicted, unit="as the product of what changed")
+        evidence.equal(first, predicted_before, unit="as the product before, afterwards")
+        first = second
+
+
+@verifies(operations.MATMUL_BATCHED)
+@pytest.mark.parametrize(("left", "right"), [((), ()), ((2, 1), (3,)), ((), (2, 2)), ((3,), ())], ids=str)
+def test_gradients_reach_both_operands(impl, evidence, device, left, right):
+    """The product's gradients are those of @, summed where an operand was broadcast, and nothing is lost."""
+    x, w = stacks(Operands(left, right, ()), (2, 4, 3), lambda shape: small_integers(shape, torch.float32, device))
+    x, w = x.requires_grad_(), w.requires_grad_()
+    product, by_torch = impl.operations.batched_matmul(x, w), x @ w
+    kept = "with a gradient" if product.requires_grad else "a constant"
+    evidence.equal(kept, "with a gradient", unit="product")
+    weights = small_integers(by_torch.shape, torch.float32, device)
+    for unit, operand in (("first", x), ("second", w)):
+        gradient, predicted = (
+            torch.autograd.grad(result, operand, weights, retain_graph=True, materialize_grads=True)[0]
+            for result in (product, by_torch)
+        )
+        evidence.equal(gradient, predicted, unit=f"as the {unit} operand's gradient")
+
+
+@verifies(operations.MATMUL_BATCHED)
 @given(leading=st.leading_sizes, sizes=st.matrix_sizes)
 def test_a_vector_is_a_row_on_the_left_and_a_column_on_the_right(evidence, device, leading, sizes):
     """A vector multiplies as the matrix it makes with one row or one column, which is then dropped."""
@@ -202,11 +301,12 @@ def test_a_vector_is_a_row_on_the_left_and_a_column_on_the_right(evidence, devic
 @verifies(operations.MATMUL_BATCHED)
 @given(leading=st.incompatible, sizes=st.matrix_sizes)
 def test_stacks_that_do_not_fit_raise(impl, evidence, device, leading, sizes):
-    """Leading dimensions that do not broadcast raise, and so do inner sizes that differ, 1 among them."""
+    """Leading dimensions that do not broadcast raise, and so do inner sizes that differ."""
     rows, inner, columns = sizes
     for left, right, longer in ((leading.left, leading.right, 0), (leading.left, leading.left, 1)):
         x = torch.ones(*left, rows, inner, device=device)
         w = torch.ones(*right, inner + longer, columns, device=device)
         shapes = {"x": tuple(x.shape), "w": tuple(w.shape)}
         evidence.raises(RuntimeError, partial(operator.matmul, x, w), **shapes)
-        evidence.raises((ValueError, RuntimeError), partial(impl.operations.batched_matmul, x, w), **shapes)
+        if not longer or inner > 1:  # an implementation may be an einsum, which stretches an inner size of 1
+            evidence.raises((ValueError, RuntimeError), partial(impl.operations.batched_matmul, x, w), **shapes)

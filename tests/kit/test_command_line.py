@@ -138,9 +138,9 @@ def parameters(function):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Give the folder in which a skeleton called mine was written, and what was printed."""
+    """Give the folder in which a skeleton called homework was written, and what was printed."""
     folder = tmp_path_factory.mktemp("student")
-    done = run("-m", "spec", "new", "mine", folder=folder)
+    done = run("-m", "spec", "new", "homework", folder=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return folder, done.stdout
 
@@ -153,16 +153,16 @@ def test_a_module_loses_its_code_and_keeps_what_its_names_need():
 def test_a_skeleton_has_a_module_for_every_chapter(written):
     """It says what it wrote, and how to go on."""
     folder, printed = written
-    assert sorted(path.stem for path in (folder / "mine").iterdir()) == ["__init__", *CHAPTERS]
+    assert sorted(path.stem for path in (folder / "homework").iterdir()) == ["__init__", *CHAPTERS]
     assert all(f"{name}.py" in printed for name in CHAPTERS)
-    assert printed.splitlines()[-1].endswith("pytest --spec-impl=mine")
+    assert printed.splitlines()[-1].endswith("pytest --spec-impl=homework")
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_skeleton_has_the_references_names_and_none_of_its_code(written, chapter):
     """Each public name has the reference's parameters and docstring, and says that it is not implemented."""
     reference = importlib.import_module(f"impl.{chapter}")
-    mine = load(written[0] / "mine" / f"{chapter}.py")
+    mine = load(written[0] / "homework" / f"{chapter}.py")
     assert mine.__all__ == reference.__all__
     assert mine.__doc__ == reference.__doc__
     for name in reference.__all__:
@@ -180,25 +180,25 @@ def test_a_skeleton_has_the_references_names_and_none_of_its_code(written, chapt
 def test_a_fresh_skeleton_is_unchecked(written):
     """pytest passes on it; no claim that needs an implementation is said to hold or to fail, and each says why."""
     folder, _ = written
-    options = ["--spec-impl=mine", "--spec-report=report", "--hypothesis-profile=quick", "-p", "no:cacheprovider"]
+    options = ["--spec-impl=homework", "--spec-report=report", "--hypothesis-profile=quick", "-p", "no:cacheprovider"]
     done = run("-m", "pytest", "-c", str(ROOT / "pytest.ini"), str(ROOT / "tests/claims"), *options, folder=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     claims = {row["id"]: row for row in json.loads((folder / "report/claims.json").read_text())["claims"]}
     assert [name for name, row in claims.items() if row["verdict"] not in ("holds", "unchecked")] == []
     told = claims["dimensions.einsum"]
-    assert (told["verdict"], told["reason"]) == ("unchecked", "not implemented: mine.dimensions.attention_scores")
-    assert "not implemented: mine.floats" in claims["floats.float32-layout"]["reason"]
-    assert "not implemented: mine.storage" in done.stdout
+    assert (told["verdict"], told["reason"]) == ("unchecked", "not implemented: homework.dimensions.attention_scores")
+    assert "not implemented: homework.floats" in claims["floats.float32-layout"]["reason"]
+    assert "not implemented: homework.storage" in done.stdout
 
 
 def test_what_exists_is_left_alone(written):
     """A folder of that name stays as it is."""
     folder, _ = written
-    before = {path: path.stat().st_mtime_ns for path in (folder / "mine").iterdir()}
-    done = run("-m", "spec", "new", "mine", folder=folder)
+    before = {path: path.stat().st_mtime_ns for path in (folder / "homework").iterdir()}
+    done = run("-m", "spec", "new", "homework", folder=folder)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "python -m spec: mine exists already, and is left as it is: choose another name\n"
-    assert {path: path.stat().st_mtime_ns for path in (folder / "mine").iterdir()} == before
+    assert done.stderr == "python -m spec: homework exists already, and is left as it is: choose another name\n"
+    assert {path: path.stat().st_mtime_ns for path in (folder / "homework").iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["my-own", "1st", "a.b", "../up", "class", "", "torch", "spec", "impl", "json"])
@@ -222,6 +222,6 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "locked").mkdir(mode=0o500)
     if os.access(tmp_path / "locked", os.W_OK):
         pytest.skip("this user may write everywhere")
-    done = run("-m", "spec", "new", "mine", folder=tmp_path / "locked")
+    done = run("-m", "spec", "new", "homework", folder=tmp_path / "locked")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1

@@ -1,5 +1,7 @@
 """Wrong operations; and unusual right ones."""
 
+import functools
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -93,6 +95,31 @@ def takes_a_negative_length_for_nothing(length, device=None):
     return causal_mask(max(length, 0) if isinstance(length, int) else length, device)
 
 
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def counts_positions_in_8_bits(length, device=None):
+    """Takes position 128 for −128."""
+    position = torch.arange(causal_mask(length, device).shape[0], device=device).to(torch.int8)
+    return position <= position[:, None]
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU, value=True)
+def hands_out_the_same_mask_again():
+    """Returns one tensor to all who ask for a length, whatever they have written to it."""
+    return functools.cache(causal_mask)
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def cuts_off_a_fraction(length, device=None):
+    """Takes 2.5 for 2."""
+    return causal_mask(int(length) if isinstance(length, float) else length, device)
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def takes_none_for_nothing(length, device=None):
+    """Returns an empty mask where the length is None."""
+    return causal_mask(0 if length is None else length, device)
+
+
 # ---- products ----
 @mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_SHAPE)
 def broadcasts_the_inner_size(self, other):
@@ -171,12 +198,6 @@ def multiplies_as_far_as_both_reach(x, w):
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
-def leaves_the_sizes_to_einsum(x, w):
-    """Repeats an inner size of 1 instead of refusing it."""
-    return torch.einsum("...mk,...kn->...mn", x, w)
-
-
-@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def scales_its_input(x, w):
     """Overwrites its first operand."""
     y = matmul(x, w)
@@ -189,6 +210,84 @@ def allows_tf32_for_everyone(x, w):
     """Leaves torch's matmul precision lowered."""
     torch.set_float32_matmul_precision("high")
     return matmul(x, w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def forgets_the_gradient(x, w):
+    """Computes with what is in the tensors, so that nothing can be learnt from the product."""
+    return matmul(x.detach(), w.detach())
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def learns_in_one_operand_only(x, w):
+    """Has a gradient for the first operand and none for the second."""
+    return matmul(x, w.detach())
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def turns_the_gradient_round(x, w):
+    """Gives the right product with the negative of its gradient."""
+    y = matmul(x, w)
+    return 2 * y.detach() - y if y.requires_grad else y
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def tidies_up_infinities(x, w):
+    """Puts numbers in the place of NaN and infinity."""
+    return matmul(x, w).nan_to_num()
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def skips_what_is_not_finite(x, w):
+    """Takes 0 for what is infinite or NaN in the second operand."""
+    return matmul(x, torch.where(w.isfinite(), w, torch.zeros_like(w)))
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def multiplies_integers_as_floats(x, w):
+    """Loses the last digits of large integers in float64."""
+    return matmul(x.double(), w.double()).to(x.dtype)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def adds_64_terms_at_most(x, w):
+    """Fits its tile and forgets the rest of a long sum."""
+    return matmul(x[..., :64], w[..., :64, :]) if x.shape[-1] == w.shape[-2] else matmul(x, w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def knows_three_leading_dimensions(x, w):
+    """Refuses more."""
+    if max(x.dim(), w.dim()) > 5:
+        raise ValueError("too many dimensions")
+    return matmul(x, w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED, value=True)
+def remembers_products():
+    """Returns the earlier product of the same two tensors, whatever they hold now."""
+    known = []
+
+    def remembered(x, w):
+        for first, second, y in known:
+            if first is x and second is w:
+                return y
+        known.append((x, w, matmul(x, w)))
+        return known[-1][-1]
+
+    return remembered
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED, value=True)
+def keeps_one_result_for_each_shape():
+    """Writes a product into the tensor that it returned for the last one of that shape."""
+    results = {}
+
+    def reused(x, w):
+        y = matmul(x, w)
+        return y if y.requires_grad else results.setdefault((y.shape, y.dtype), y).copy_(y)
+
+    return reused
 
 
 # ---- right ones ----
@@ -219,9 +318,7 @@ def calls_matmul(x, w):
 
 @twin("impl.operations.batched_matmul")
 def contracts_by_name(x, w):
-    """Uses einsum, which needs the inner sizes compared: it broadcasts 1."""
-    if x.shape[-1] != w.shape[-2]:
-        raise ValueError("inner sizes")
+    """Leaves everything to einsum, which stretches an inner size of 1."""
     return torch.einsum("...mk,...kn->...mn", x, w)
 
 
@@ -260,3 +357,9 @@ def slides_a_window(length, device=None):
         return causal_mask(length, device)
     line = torch.arange(2 * length - 1, device=device) < length
     return line.unfold(0, length, 1).flip(0)
+
+
+@twin("impl.operations.causal_mask", value=True)
+def returns_what_cannot_be_written_to():
+    """Computes under inference mode, after which a tensor cannot be written to."""
+    return torch.inference_mode()(causal_mask)
