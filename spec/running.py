@@ -5,7 +5,7 @@ import json
 import linecache
 import shlex
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
@@ -88,6 +88,10 @@ def judged(item: pytest.Item, claim: str, evidence: Evidence) -> Iterator[None]:
                     f"[{claim}] {package} {'; '.join(left)}{first}\n  rerun: {evidence.rerun}"
                 ) from None
             if error is not None:
+                if "impl" in getattr(item, "fixturenames", ()) and _unusable(error, package):
+                    where = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(item.path)]
+                    told = f"what {package} returned cannot be judged: {type(error).__name__}: {_one_line(error)}"
+                    _fail(evidence, f"{told}{_inputs(evidence)}", where)
                 _settle(error, package, evidence)
             if not evidence.records:
                 evidence.fail("measured nothing: a test of a claim ends in evidence.equal, close, at_most, …")
@@ -112,11 +116,24 @@ def _settle(error: BaseException, package: str, evidence: Evidence, once: str = 
         pytest.skip(f"not implemented: {str(error) or names[-1]}")
     if isinstance(error, SystemExit):
         evidence.fail(f"{names[0]} calls sys.exit({error.code!r}){once}")
+    told = f"{names[0]} raises {type(error).__name__}: {_one_line(error)}{_inputs(evidence)}{once}"
+    _fail(evidence, told, summaries)
+
+
+def _fail(evidence: Evidence, message: str, frames: Sequence[traceback.FrameSummary]) -> NoReturn:
+    """Fail with one line, below which stands where it happened."""
+    where = "".join(traceback.format_list(list(frames))).rstrip()
+    raise EvidenceError(f"[{evidence.claim}] {message}\n  rerun: {evidence.rerun}\n\n{where}") from None
+
+
+def _inputs(evidence: Evidence) -> str:
     inputs = ", ".join(f"{name}={show(value)}" for name, value in evidence.example.items())
-    told = f"{names[0]} raises {type(error).__name__}: {_one_line(error)}" + (f" for {inputs}" if inputs else "") + once
-    raise EvidenceError(
-        f"[{evidence.claim}] {told}\n  rerun: {evidence.rerun}\n\n{''.join(traceback.format_list(summaries)).rstrip()}"
-    ) from error
+    return f" for {inputs}" if inputs else ""
+
+
+def _unusable(error: BaseException, package: str) -> bool:
+    """Return whether a test stumbled over what the implementation returned: None for a tensor, say."""
+    return type(error) in (AttributeError, TypeError, IndexError) and not _frames_in(package, error)
 
 
 def _frames_in(package: str, error: BaseException) -> list[tuple[str, traceback.FrameSummary]]:
