@@ -29,7 +29,7 @@ MATMUL_BATCHED = chapter.claim(
     "matmul-batched",
     section="2.2.2c",
     says="@ multiplies the last two dimensions, once for every index of the leading ones.",
-    law="equal to a loop over the broadcast leading dimensions; a vector is a row on the left and a column on the "
-    "right, and its dimension is gone from the result; sizes that do not fit raise",
+    law="equal to a loop over the broadcast leading dimensions, gradients included; a vector is a row on the left and "
+    "a column on the right, and its dimension is gone from the result; sizes that do not fit raise",
     source="https://docs.pytorch.org/docs/stable/generated/torch.matmul.html",
 )

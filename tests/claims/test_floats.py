@@ -19,9 +19,11 @@ from spec.instruments import bits
 from spec.instruments.bits import LAYOUTS
 
 FP8 = ("float8_e4m3fn", "float8_e5m2")
-EDGES = torch.tensor([0, 1, 0x7FFFFE, 0x7FFFFF, 0x800000, 0x3F7FFFFF, 0x7F7FFFFE, 0x7F7FFFFF, 0x7F800000, 0x7FC00000])
+EDGES = torch.tensor([0, 1, 0x7FFFFE, 0x7FFFFF, 0x800000, 0x3F7FFFFF, 0x7F7FFFFE, 0x7F7FFFFF, 0x7F800000])
+NANS = torch.tensor([0x7F800001, 0x7FBFFFFF, 0x7FC00000, 0x7FFFFFFF])
 SPREAD = torch.arange(64) * 0x9E3779B9  # by the golden ratio of 2³²: spread evenly from wherever they begin
 POWERS = [2.0**exponent for exponent in range(-126, 128)]  # one for each exponent of float32's normal values
+TINY = (5e-324, -5e-324, 2.0**-1022, -(2.0**-1023))  # float64's smallest values, which round to 0 in every format
 LARGE = (448.0, 464.0, 465.0, 1e4, math.inf, -1e4, 6e4, 6.2e4, -math.inf)
 
 
@@ -66,7 +68,9 @@ def one_of(evidence, found, allowed, **inputs):
 
 def agree(evidence, unit, name, inputs, measured, predicted):
     """Require each result to be the predicted one, and NaN to be NaN; tell the first that differs."""
-    agreed = 0
+    agreed, measured = 0, list(measured)
+    if measured == predicted:  # the fast way
+        return evidence.equal(len(measured), len(inputs), unit=unit, format=name)
     for number, found, expected in zip(inputs, measured, predicted, strict=True):
         if found != expected and (found == found or expected == expected):
             evidence.equal(text(found), text(expected), unit=f"among the {unit}", format=name, given=text(number))
@@ -88,7 +92,7 @@ def splits(impl, evidence, name, patterns):
     format, given = format_of(impl, evidence, name), patterns.tolist()
     split = (impl.floats.fields(pattern, format) for pattern in given)
     found = ((fields.sign, fields.exponent, fields.fraction) for fields in split)
-    expected = zip(*(field.tolist() for field in bits.fields(patterns, LAYOUTS[name])), strict=True)
+    expected = list(zip(*(field.tolist() for field in bits.fields(patterns, LAYOUTS[name])), strict=True))
     agree(evidence, "fields", name, given, found, expected)
 
 
@@ -111,9 +115,18 @@ def rounds(impl, evidence, name, patterns):
     """Require the nearest value, of two the even one, for the midpoints above these magnitudes and just beside them."""
     dtype = dtype_of(name)
     low, high = bits.value(torch.stack((patterns, patterns + 1)), dtype).double()
-    middle = ((low + high) / 2)[high.isfinite()]
-    numbers = torch.cat((middle, -middle.nextafter(float64(math.inf)), middle.nextafter(float64(0)), -middle))
+    middle = (low + high) / 2
+    middle = middle[middle.isfinite()]
+    above, below = middle.nextafter(float64(math.inf)), middle.nextafter(float64(0))
+    numbers = torch.cat((middle, -above, below, -middle, float64(*TINY)))
     writes_numbers(impl, evidence, name, numbers.tolist(), bits.nearest(numbers, dtype).tolist())
+
+
+def sends_ties_to_even(impl, evidence, name):
+    """Require the even pattern for every midpoint, of which those above odd patterns are negative."""
+    middle = bits.midpoints(dtype_of(name))[:-1].clone()
+    middle[1::2] *= -1
+    writes_numbers(impl, evidence, name, middle.tolist(), bits.nearest(middle, dtype_of(name)).tolist())
 
 
 def overflows(impl, evidence, name):
@@ -137,6 +150,7 @@ def overflows(impl, evidence, name):
 def has_the_platforms_figures(impl, evidence, name):
     """Require the figures that the platform's memory shows, which are those that torch states."""
     format, dtype = format_of(impl, evidence, name), dtype_of(name)
+    evidence.equal(getattr(format, "name", "nothing"), name, unit="as name")
     for figure, expected in bits.figures(dtype, LAYOUTS[name]).items():
         stated = getattr(torch.finfo(dtype), figure, expected)
         evidence.equal(stated, expected, unit=f"as torch's {figure}", format=name)
@@ -165,13 +179,14 @@ def test_float32_patterns_mean_what_the_platform_says(impl, evidence, start):
     for check in (reads, splits, writes):
         check(impl, evidence, "float32", patterns)
     rounds(impl, evidence, "float32", patterns[::2] % 0x7F7FFFFF)
+    reads(impl, evidence, "float32", 0x7F800001 + patterns[::8] % 0x7FFFFF)  # NaN
 
 
 @verifies(floats.FLOAT32_LAYOUT)
 def test_the_first_and_last_float32_patterns_of_each_kind(impl, evidence):
     """Zero, subnormal and normal values, infinity and NaN begin and end where they do on the platform."""
     for check in (reads, splits, writes):
-        check(impl, evidence, "float32", torch.cat((EDGES, EDGES + 2**31)))
+        check(impl, evidence, "float32", torch.cat((EDGES, NANS, EDGES + 2**31, NANS + 2**31)))
     rounds(impl, evidence, "float32", EDGES)
 
 
@@ -184,18 +199,25 @@ def test_the_number_19303_0890(impl, evidence, number):
     format, pattern = format_of(impl, evidence, "float32"), number(0x4696CE2E)
     evidence.equal(impl.floats.decode(pattern, format), 19303.08984375, unit="as the value")
     evidence.equal(tuple(impl.floats.fields(pattern, format)), (0, 141, 0x16CE2E), unit="as the fields")
+    small = np.int8(3)
+    evidence.equal(impl.floats.decode(small, format), 3 * 2.0**-149, unit="as the value of a subnormal")
+    evidence.equal(tuple(impl.floats.fields(small, format)), (0, 0, 3), unit="as the fields of a subnormal")
 
 
 @verifies(floats.FLOAT32_LAYOUT)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_what_is_no_pattern_or_number_is_refused(impl, evidence, name):
-    """A pattern outside 0 … 2**bits − 1 is a ValueError, and what is not a number a TypeError."""
+    """A pattern outside 0 … 2**bits − 1 is a ValueError, what is no number a TypeError; a fraction or 1 + 2j either."""
     format, size = format_of(impl, evidence, name), 2 * LAYOUTS[name].sign
     for read in (impl.floats.decode, impl.floats.fields):
-        for pattern, error in ((-1, ValueError), (size, ValueError), ("1", TypeError), (None, TypeError)):
+        for pattern in (-1, -2, -size, size, size + 1, 3 * size, 2**70):
+            evidence.raises(ValueError, partial(read, pattern, format), unit="raised", pattern=pattern)
+        for pattern, error in (("1", TypeError), (None, TypeError), (1.5, (TypeError, ValueError))):
             evidence.raises(error, partial(read, pattern, format), unit="raised", pattern=repr(pattern))
-    for number in ("1.5", None, [1.5]):
+    for number in ("1.5", "3", b"1", None, [1.5]):
         evidence.raises(TypeError, partial(impl.floats.encode, number, format), unit="raised", number=repr(number))
+    encode = partial(impl.floats.encode, 1 + 2j, format)
+    evidence.raises((TypeError, ValueError), encode, unit="raised", number="1 + 2j")
 
 
 @verifies(floats.DECIMAL_ROUNDING)
@@ -236,6 +258,7 @@ def test_every_float16_pattern_means_what_the_platform_says(impl, evidence):
     splits(impl, evidence, "float16", in_turn(2**16))
     writes(impl, evidence, "float16", in_turn(2**16))
     rounds(impl, evidence, "float16", torch.arange(0, 0x7BFF, 31))
+    sends_ties_to_even(impl, evidence, "float16")
 
 
 @verifies(floats.FLOAT16_RANGE)
@@ -263,6 +286,7 @@ def test_every_bfloat16_pattern_means_what_the_platform_says(impl, evidence):
     splits(impl, evidence, "bfloat16", in_turn(2**16))
     writes(impl, evidence, "bfloat16", in_turn(2**16))
     rounds(impl, evidence, "bfloat16", torch.arange(0, 0x7F7F, 31))
+    sends_ties_to_even(impl, evidence, "bfloat16")
 
 
 @verifies(floats.BFLOAT16_RANGE)

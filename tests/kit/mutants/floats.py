@@ -97,6 +97,12 @@ def eps_is_the_unit_roundoff():
     return {name: altered(name, eps=format.eps / 2)[name] for name, format in FORMATS.items()}
 
 
+@mutant("impl.floats.FORMATS", caught_by=(floats.FLOAT32_LAYOUT, floats.FLOAT16_RANGE), value=True)
+def every_format_is_called_x():
+    """Gives the formats a name that is not torch's."""
+    return {name: altered(name, name="x")[name] for name in FORMATS}
+
+
 @mutant("impl.floats.FORMATS", caught_by=floats.FLOAT16_RANGE, value=True)
 def no_value_below_the_smallest_normal():
     """States the smallest normal value as the smallest of all."""
@@ -187,6 +193,26 @@ def takes_nan_for_infinity(pattern, format):
 def decodes_any_integer(pattern, format):
     """Cuts a pattern that is too long to the format's bits instead of refusing it."""
     return decode(int(pattern) % (1 << format.bits), format)
+
+
+@mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
+def takes_the_first_nan_for_infinity(pattern, format):
+    """Decodes the pattern after infinity's as infinity."""
+    first = format.name == "float32" and pattern & 0x7FFFFFFF == 0x7F800001
+    return math.inf if first else decode(pattern, format)
+
+
+@mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
+def cuts_off_a_fraction(pattern, format):
+    """Takes 1.5 for the pattern 1."""
+    return decode(int(pattern) if isinstance(pattern, float) else pattern, format)
+
+
+@mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
+def wraps_far_patterns(pattern, format):
+    """Refuses −1 and 2**bits only, and cuts what is further out to the format's bits."""
+    near = not isinstance(pattern, int) or -1 <= pattern <= 1 << format.bits
+    return decode(pattern if near else pattern % (1 << format.bits), format)
 
 
 # ---- from values to bits ----
@@ -295,6 +321,24 @@ def reads_text(value, format):
     return encode(float(value), format)
 
 
+@mutant("impl.floats.encode", caught_by=floats.FLOAT32_LAYOUT)
+def drops_the_imaginary_part(value, format):
+    """Takes the real part of a complex number for the number."""
+    return encode(value.real if isinstance(value, complex) else value, format)
+
+
+@mutant("impl.floats.encode", caught_by=floats.BFLOAT16_RANGE)
+def sends_one_tie_up(value, format):
+    """Rounds 1 + 2⁻⁸ up to the odd bfloat16, as the only midpoint of all."""
+    return encode(value, format) + (format.name == "bfloat16" and value == 1 + 2**-8)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8))
+def writes_float64s_subnormals_as_1(value, format):
+    """Keeps float64's subnormals from becoming 0."""
+    return 1 if 0 < abs(value) < 2.0**-1022 else encode(value, format)
+
+
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.DECIMAL_ROUNDING))
 def writes_the_bytes_in_reverse(value, format):
     """Writes the lowest byte first."""
@@ -331,6 +375,15 @@ def keeps_the_sign_in_the_exponent(pattern, format):
     """Forgets to mask the sign bit."""
     sign, _, fraction = fields(pattern, format)
     return FloatFields(sign, pattern >> format.fraction_bits, fraction)
+
+
+@mutant("impl.floats.fields", caught_by=floats.FLOAT32_LAYOUT)
+def masks_in_the_patterns_own_type(pattern, format):
+    """Works on NumPy's integers as they are, where a mask of 23 bits does not fit 8."""
+    if not 0 <= pattern < 1 << format.bits:
+        return fields(pattern, format)
+    exponent = pattern >> format.fraction_bits & (1 << format.exponent_bits) - 1
+    return FloatFields(int(pattern >> format.bits - 1), int(exponent), int(pattern & (1 << format.fraction_bits) - 1))
 
 
 # ---- another platform ----
