@@ -151,7 +151,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if not ties:
         return (yield)
     evidence = item.config.stash[EVIDENCE]
-    with running.judged(item, ties[0][0], evidence):
+    with running.judged(item, *ties[0], evidence):
         return (yield)
 
 

@@ -67,7 +67,7 @@ def rerun(item: pytest.Item) -> str:
 
 
 @contextmanager
-def judged(item: pytest.Item, claim: str, evidence: Evidence) -> Iterator[None]:
+def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iterator[None]:
     """Run the body, a test of `claim`: it ends as evidence, as a skip, or as one line that says what happened."""
     package = item.config.option.spec_impl
     inputs = inputs_of(getattr(getattr(item, "callspec", None), "params", {}))
@@ -96,7 +96,7 @@ def judged(item: pytest.Item, claim: str, evidence: Evidence) -> Iterator[None]:
             if not evidence.records:
                 evidence.fail("measured nothing: a test of a claim ends in evidence.equal, close, at_most, …")
         finally:
-            item.user_properties.append(("evidence", json.dumps(evidence.json())))
+            item.user_properties.append(("evidence", json.dumps([{"role": role} | each for each in evidence.json()])))
 
 
 def _settle(error: BaseException, package: str, evidence: Evidence, once: str = "") -> NoReturn:

@@ -27,9 +27,14 @@ def table(findings: Sequence[Finding], width: int, verbose: bool) -> Iterator[tu
         claim = finding.claim
         head = f"{name:<{column}}  {claim.standing.value:<9}  {finding.verdict.value:<9}  "
         yield head + _fit(summary(finding), width - len(head)), COLOURS[finding.verdict]
-        notes = {}
+        notes: dict[str, str] = {}
         if claim.standing is not Standing.HOLDS:
             notes["if" if claim.standing is Standing.HOLDS_IF else "but"] = claim.condition
+            against = (r for r in finding.evidence if (r["role"], r["relation"]) == ("refutes", "not"))
+            counter = next(against, None)
+            if counter:
+                inputs = ", ".join(f"{name}={value}" for name, value in counter["inputs"].items())
+                notes["against the wording:"] = measurement(counter) + (f", for {inputs}" if inputs else "")
         if verbose:
             notes |= {"notes:": claim.says, "law:": claim.law}
         for word, text in notes.items():

@@ -10,6 +10,7 @@ from tests.kit.project import BYTES, DOUBLE, TEST_BYTES, TEST_DOUBLE
 pytest_plugins = ["pytester"]
 
 HOLDS_IF = DOUBLE.replace("law=", 'standing=HOLDS_IF, condition="nothing is shared", law=')
+AGAINST = "against the wording: 3 bytes, not 6"
 CORRECTED = DOUBLE.replace("law=", 'standing=CORRECTED, condition="not where memory is shared", law=')
 REFUTES = """
 @refutes(storage.DOUBLE)
@@ -43,12 +44,12 @@ def table(ran):
         (
             [HOLDS_IF],
             [TEST_DOUBLE, REFUTES],
-            ["storage.double holds if holds 6 bytes, as predicted; 2 checks", "if nothing is shared"],
+            ["storage.double holds if holds 6 bytes, as predicted; 2 checks", "if nothing is shared", AGAINST],
         ),
         (
             [CORRECTED],
             [TEST_DOUBLE, REFUTES],
-            ["storage.double corrected holds 6 bytes, as predicted; 2 checks", "but not where memory is shared"],
+            ["storage.double corrected holds 6 bytes, as predicted; 2 checks", "but not where memory is shared", AGAINST],
         ),
         (
             [DOUBLE],
