@@ -49,7 +49,11 @@ def table(ran):
         (
             [CORRECTED],
             [TEST_DOUBLE, REFUTES],
-            ["storage.double corrected holds 6 bytes, as predicted; 2 checks", "but not where memory is shared", AGAINST],
+            [
+                "storage.double corrected holds 6 bytes, as predicted; 2 checks",
+                "but not where memory is shared",
+                AGAINST,
+            ],
         ),
         (
             [DOUBLE],
