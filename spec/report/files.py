@@ -36,6 +36,7 @@ def write(folder: Path, environment: dict[str, object], findings: Iterable[Findi
         "complete": complete,
         "claims": [finding.json() for finding in findings],
     }
+    folder.mkdir(parents=True, exist_ok=True)
     scratch = folder / f".{CLAIMS}.{os.getpid()}"
     text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False)
     scratch.write_text(text, encoding="utf-8", errors="backslashreplace")  # half a surrogate pair: as JSON escapes it

@@ -26,6 +26,7 @@ class Reporter:
         self.folder = folder
         self.faults: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
+        self.trouble = ""  # why the report cannot be written any more
 
     def pytest_sessionstart(self) -> None:
         if self.folder:
@@ -67,6 +68,8 @@ class Reporter:
             raise pytest.UsageError(*self.faults)
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         self.write(complete=ended and not session.shouldfail and not session.shouldstop)
+        if self.trouble:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -77,15 +80,20 @@ class Reporter:
             )
             for line, markup in lines:
                 terminalreporter.write_line(line, **markup)
-        if self.folder:
+        if self.trouble:
+            terminalreporter.write_line(f"ERROR: {self.trouble}", red=True)
+        elif self.folder:
             terminalreporter.write_line(f"report: {self.folder / files.CLAIMS}, {self.folder / files.JUNIT}")
 
     def findings(self) -> list[Finding]:
         return list(findings(self.chapters, self.outcomes.values()))
 
     def write(self, *, complete: bool) -> None:
-        if self.folder:
-            files.write(self.folder, self.environment, self.findings(), complete)
+        if self.folder and not self.trouble:
+            try:
+                files.write(self.folder, self.environment, self.findings(), complete)
+            except OSError as error:  # a full disk, say: what the run finds is still worth showing
+                self.trouble = f"--spec-report={self.folder}: cannot be written any more: {error.strerror}"
 
 
 def _reason(report: pytest.TestReport) -> str:
