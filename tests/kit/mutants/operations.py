@@ -166,6 +166,12 @@ def rounds_unasked():
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def leaves_the_sizes_to_einsum(x, w):
+    """Does not compare the inner sizes: einsum stretches one of 1 to any other."""
+    return torch.einsum("...mk,...kn->...mn", x, w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def uses_the_first_matrix_for_all(x, w):
     """Multiplies every x by the first w."""
     return matmul(x, w[(0,) * (w.dim() - 2)].expand(w.shape) if w.numel() else w)
@@ -318,7 +324,9 @@ def calls_matmul(x, w):
 
 @twin("impl.operations.batched_matmul")
 def contracts_by_name(x, w):
-    """Leaves everything to einsum, which stretches an inner size of 1."""
+    """Uses einsum, which needs the inner sizes compared: it broadcasts 1."""
+    if x.shape[-1] != w.shape[-2]:
+        raise ValueError("inner sizes")
     return torch.einsum("...mk,...kn->...mn", x, w)
 
 
