@@ -16,6 +16,7 @@ from spec import claims, collection, contract, implementation, profiles, running
 from spec.claim import Chapter, problems
 from spec.evidence import Evidence
 from spec.hardware import devices, environment
+from spec.instruments import processes
 from spec.report import files
 from spec.report.reporter import FAULTS, Reporter
 from spec.report.verdicts import ABSENT
@@ -139,6 +140,11 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         _keep(config, items, [item for item in items if "benchmark" in getattr(item, "fixturenames", ())])
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if any("fresh" in getattr(item, "fixturenames", ()) for item in session.items):
+        processes.fresh()  # imports torch beside the first tests
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell one of xdist's workers what only the command line says."""
@@ -177,6 +183,12 @@ def impl(pytestconfig: pytest.Config) -> implementation.Implementation:
 def evidence(pytestconfig: pytest.Config) -> Evidence:
     """Asserts and records what the running test measures."""
     return pytestconfig.stash[EVIDENCE]
+
+
+@pytest.fixture(scope="session")
+def fresh() -> processes.Fresh:
+    """Run functions in fresh processes, which a test may also kill: `fresh.run(function, seed=1)`."""
+    return processes.fresh()
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,9 @@ from spec import contract, guard
 from spec.claim import Claim
 from spec.evidence import Evidence, EvidenceError, show
 from spec.implementation import ImplementationError
+from spec.instruments.processes import ProcessError
 
-FIXTURES = {"impl", "evidence", "benchmark", "timed", "device", "accelerator"}
+FIXTURES = {"impl", "evidence", "fresh", "benchmark", "timed", "device", "accelerator"}
 
 
 def device_of(item: pytest.Item) -> str:
@@ -106,7 +107,9 @@ def _settle(error: BaseException, package: str, evidence: Evidence, once: str = 
     if isinstance(error, EvidenceError):
         head, *rest = str(error).split("\n")
         raise EvidenceError("\n".join([head + once, *rest]))
-    if isinstance(error, ImplementationError):
+    if isinstance(error, ProcessError) and error.kind == "NotImplementedError":
+        pytest.skip(f"not implemented: {error}")
+    if isinstance(error, ImplementationError | ProcessError):
         evidence.fail(str(error))
     frames = _frames_in(package, error)
     if not frames:

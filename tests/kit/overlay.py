@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from spec.claim import Claim
+from spec.instruments import processes
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds until a child is taken to hang
@@ -81,6 +82,12 @@ def load() -> None:
         importlib.import_module(f"tests.kit.mutants.{module.name}")
 
 
+def apply_named(name: str) -> None:
+    """Put an overlay in place by its name, in a process that has not loaded any."""
+    importlib.import_module(f"tests.kit.mutants.{name.split('.')[0]}")
+    next(each for each in MUTANTS + TWINS if each.name == name).apply()
+
+
 @dataclass
 class Ran:
     """What a child's pytest reported: per test its claims, its outcome and its message, and everything it printed."""
@@ -108,6 +115,7 @@ class _Recorder:
 
 def run(*arguments: str, overlay: Overlay | None = None) -> Ran:
     """Run pytest on the claims in a forked child, which spares it the imports; `overlay` is in force only there."""
+    processes.fresh()  # the children share it
     with tempfile.TemporaryDirectory() as folder:
         told, printed = Path(folder, "told"), Path(folder, "printed")
         child = os.fork()
@@ -132,6 +140,7 @@ def _in_child(arguments: list[str], overlay: Overlay | None, told: Path, printed
         recorder = _Recorder()
         if overlay is not None:
             overlay.apply()
+            processes.PRELUDE.append(f"from tests.kit import overlay; overlay.apply_named({overlay.name!r})")
         options = ["--hypothesis-profile=ci", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={ROOT}"]
         pytest.main([*options, *arguments], plugins=[recorder])
         told.write_text(json.dumps(list(recorder.tests.values())))

@@ -1,0 +1,170 @@
+"""Functions run in fresh processes: nothing of this one's state reaches them, and they can be killed at any moment.
+
+An interpreter that has imported torch and NumPy, and done nothing else, waits in the background; each call is a fork
+of it, so that the imports are paid once.
+"""
+
+import contextlib
+import functools
+import inspect
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 60.0  # seconds until a process is taken to hang
+PRELUDE: list[str] = []  # statements that every process runs first
+
+
+class ProcessError(Exception):
+    """A function raised an exception in its fresh process; `kind` is the exception's type."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Process:
+    """One function at work in a process of its own."""
+
+    def __init__(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        self._lines = connection.makefile("rw", encoding="utf-8")
+        connection.close()  # the file keeps the connection open
+        self._name = request["name"]
+        self._lines.write(json.dumps(request) + "\n")
+        self._lines.flush()
+        self.pid = int(self._read())
+
+    def kill(self) -> None:
+        """End the process at once, with SIGKILL; return when it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._lines.read()  # its end of the connection closes when it ends
+        self._lines.close()
+
+    def wait(self) -> Any:
+        """Return what the function returned; ProcessError if it raised, or if the process died."""
+        told = self._read()
+        self._lines.close()
+        if not told:
+            raise ProcessError("death", f"the fresh process that ran {self._name} died")
+        reply = json.loads(told)
+        if "error" in reply:
+            raise ProcessError(reply["kind"], f"{self._name}, in a fresh process, raises {reply['error']}")
+        return reply["result"]
+
+    def _read(self) -> str:
+        try:
+            return self._lines.readline()
+        except TimeoutError:
+            self.kill()
+            raise ProcessError("timeout", f"{self._name} did not end within {PATIENCE:.0f} s") from None
+
+
+class Fresh:
+    """Starts functions in fresh processes.
+
+    A function is sent as its source: it is at module level, does its own imports and uses nothing of its module.
+    Its arguments, all by name, and its result are what JSON can carry.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="spec-"))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self._folder / "socket"))
+        listener.listen()
+        code = "import sys; sys.path[:] = eval(sys.argv[1]); from spec.instruments import processes; processes.serve()"
+        # The interpreter lives as long as its standard input is open, that is as long as we do.
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", code, repr(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"SPEC_LISTENER": str(listener.fileno())},
+            pass_fds=[listener.fileno()],
+        )
+        listener.close()  # so that calls fail rather than wait should the interpreter have died
+
+    def start(self, function: Callable[..., Any], **arguments: Any) -> Process:
+        """Start `function(**arguments)` in a fresh process."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(PATIENCE)
+        connection.connect(str(self._folder / "socket"))
+        request = {
+            "source": textwrap.dedent(inspect.getsource(function)),
+            "name": function.__name__,
+            "arguments": arguments,
+            "path": sys.path,
+            "folder": os.getcwd(),
+            "prelude": PRELUDE,
+        }
+        return Process(connection, request)
+
+    def run(self, function: Callable[..., Any], **arguments: Any) -> Any:
+        """Return `function(**arguments)` as a fresh process computes it."""
+        return self.start(function, **arguments).wait()
+
+
+@functools.cache
+def fresh() -> Fresh:
+    """Return this session's source of fresh processes; the first call starts it and does not wait for it."""
+    return Fresh()
+
+
+def serve() -> None:
+    """Import what takes long, then fork a process for each request until standard input closes."""
+    import numpy  # noqa: F401
+    import torch  # noqa: F401
+
+    listener = socket.socket(fileno=int(os.environ.pop("SPEC_LISTENER")))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended processes leave nothing to wait for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
+            break
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _answer(connection)
+        connection.close()
+    path = Path(listener.getsockname())
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+
+
+def _answer(connection: socket.socket) -> None:
+    """Run what is asked for and send what it returns; never returns."""
+    lines = connection.makefile("rw", encoding="utf-8")
+    request = json.loads(lines.readline())
+    lines.write(f"{os.getpid()}\n")
+    lines.flush()
+    try:
+        os.chdir(request["folder"])
+        sys.path[:] = request["path"]
+        for statement in request["prelude"]:
+            exec(statement, {})
+        names: dict[str, Any] = {"__name__": "fresh"}
+        exec(compile(request["source"], "<fresh process>", "exec"), names)
+        reply = {"result": names[request["name"]](**request["arguments"])}
+        told = json.dumps(reply)
+    except BaseException as error:
+        traceback.print_exc()
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        told = json.dumps({"kind": type(error).__name__, "error": message})
+    lines.write(told + "\n")
+    lines.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
