@@ -15,7 +15,7 @@ from hypothesis import settings
 from spec import claims, collection, contract, implementation, profiles, running
 from spec.claim import Chapter, problems
 from spec.evidence import Evidence
-from spec.hardware import devices, environment
+from spec.hardware import devices, environment, ranks
 from spec.instruments import processes
 from spec.report import files
 from spec.report.reporter import FAULTS, Reporter
@@ -56,7 +56,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if fault := implementation.find(option.spec_impl):
         faults.append(fault)
     present = devices.accelerators()
-    chosen = None if option.spec_device is None else devices.parse(option.spec_device)
+    rank = ranks.rank()
+    chosen = ranks.own(rank, present) if rank else None
+    if option.spec_device is not None:
+        chosen = devices.parse(option.spec_device)
     if isinstance(chosen, str):
         faults.append(chosen)
     folder = _report_folder(config)
@@ -72,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     timed = option.benchmark_only or option.benchmark_enable or _words(option.markexpr) == {"gpu"}
     option.benchmark_disable = option.benchmark_disable or not timed
     if folder and not option.xmlpath:
-        option.xmlpath = str(folder / files.JUNIT)
+        option.xmlpath = str(folder / files.name(files.JUNIT, rank))
     gc.freeze()  # what torch and hypothesis made at import stays: looking through it at the end takes half a second
     config.stash[CHAPTERS] = chapters
     config.stash[ACCELERATORS] = [device for device in present if chosen in (None, device)]
@@ -82,8 +85,9 @@ def pytest_configure(config: pytest.Config) -> None:
         used = [torch.device("cpu"), *config.stash[ACCELERATORS]]
         seed = "fixed" if profile == "ci" else str(config.getoption("hypothesis_seed", None) or "random")
         receipt = environment.receipt(option.spec_impl, profile, seed, used)
+        receipt |= {"rank": rank.index, "ranks": rank.world} if rank else {}
         config.stash[HEADER] = environment.header(receipt)
-        config.pluginmanager.register(Reporter(chapters, receipt, folder), "spec-reporter")
+        config.pluginmanager.register(Reporter(chapters, receipt, folder, rank), "spec-reporter")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -5,11 +5,18 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from spec.hardware.ranks import Rank
 from spec.report.verdicts import Finding
 
 CLAIMS = "claims.json"
 JUNIT = "junit.xml"
 SCHEMA = Path(__file__).with_name("claims.schema.json")
+
+
+def name(file: str, rank: Rank | None) -> str:
+    """Return the name of a report's file: each rank has its own, claims.rank0.json and so on."""
+    stem, suffix = file.split(".")
+    return f"{stem}.rank{rank.index}.{suffix}" if rank else file
 
 
 def prepare(folder: Path) -> str:
@@ -29,15 +36,15 @@ def prepare(folder: Path) -> str:
     return ""
 
 
-def write(folder: Path, environment: dict[str, object], findings: Iterable[Finding], complete: bool) -> None:
-    """Replace claims.json in one step: a reader never sees half of it."""
+def write(path: Path, environment: dict[str, object], findings: Iterable[Finding], complete: bool) -> None:
+    """Replace the report in one step: a reader never sees half of it."""
     report = {
         "environment": environment,
         "complete": complete,
         "claims": [finding.json() for finding in findings],
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    scratch = folder / f".{CLAIMS}.{os.getpid()}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
     text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False)
     scratch.write_text(text, encoding="utf-8", errors="backslashreplace")  # half a surrogate pair: as JSON escapes it
-    os.replace(scratch, folder / CLAIMS)
+    os.replace(scratch, path)

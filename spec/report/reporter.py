@@ -10,6 +10,7 @@ import pytest
 
 from spec.claim import Chapter
 from spec.evidence import AMBIGUOUS
+from spec.hardware.ranks import Rank
 from spec.report import files, terminal
 from spec.report.verdicts import Finding, Outcome, Verdict, findings
 
@@ -20,17 +21,20 @@ FAULTS = "spec_faults"  # under which one of xdist's workers hands on what is wr
 class Reporter:
     """The part of the plugin that runs where the results come together."""
 
-    def __init__(self, chapters: Sequence[Chapter], environment: dict[str, object], folder: Path | None) -> None:
+    def __init__(
+        self, chapters: Sequence[Chapter], environment: dict[str, object], folder: Path | None, rank: Rank | None
+    ) -> None:
         self.chapters = chapters
         self.environment = environment
         self.folder = folder
+        self.claims, self.junit = (folder and folder / files.name(file, rank) for file in (files.CLAIMS, files.JUNIT))
         self.faults: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
         self.trouble = ""  # why the report cannot be written any more
 
     def pytest_sessionstart(self) -> None:
-        if self.folder:
-            Path(self.folder, files.JUNIT).unlink(missing_ok=True)  # an old report never passes for this run's
+        if self.junit:
+            self.junit.unlink(missing_ok=True)  # an old report never passes for this run's
         self.write(complete=False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -83,15 +87,15 @@ class Reporter:
         if self.trouble:
             terminalreporter.write_line(f"ERROR: {self.trouble}", red=True)
         elif self.folder:
-            terminalreporter.write_line(f"report: {self.folder / files.CLAIMS}, {self.folder / files.JUNIT}")
+            terminalreporter.write_line(f"report: {self.claims}, {self.junit}")
 
     def findings(self) -> list[Finding]:
         return list(findings(self.chapters, self.outcomes.values()))
 
     def write(self, *, complete: bool) -> None:
-        if self.folder and not self.trouble:
+        if self.claims and not self.trouble:
             try:
-                files.write(self.folder, self.environment, self.findings(), complete)
+                files.write(self.claims, self.environment, self.findings(), complete)
             except OSError as error:  # a full disk, say: what the run finds is still worth showing
                 self.trouble = f"--spec-report={self.folder}: cannot be written any more: {error.strerror}"
 
