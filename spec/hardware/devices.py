@@ -1,5 +1,7 @@
 """The devices that claims run on, through torch's device-generic interface; asking creates no device context."""
 
+from typing import Any
+
 import torch
 
 
@@ -29,10 +31,63 @@ def parse(name: str) -> torch.device | str:
 
 def describe(device: torch.device) -> str:
     """Return the device's own name, such as "NVIDIA H200" or "AMD EPYC, 2 threads"."""
-    if device.type != "cpu":
-        module = torch.get_device_module(device)
-        return str(module.get_device_name(device)) if hasattr(module, "get_device_name") else device.type.upper()
-    return f"{_processor()}, {torch.get_num_threads()} threads"
+    return name(device) + (f", {torch.get_num_threads()} threads" if device.type == "cpu" else "")
+
+
+def name(device: torch.device) -> str:
+    """Return what torch calls the device, exactly; a CPU's is its maker's."""
+    if device.type == "cpu":
+        return _processor()
+    if device.type == "mps":
+        return str(torch.backends.mps.get_name())
+    module = torch.get_device_module(device)
+    return str(module.get_device_name(device)) if hasattr(module, "get_device_name") else device.type.upper()
+
+
+def units(device: torch.device) -> int | None:
+    """Return the number of multiprocessors, compute units or GPU cores; None where torch does not tell."""
+    if device.type == "mps":
+        return int(torch.backends.mps.get_core_count())
+    return getattr(_properties(device), "multi_processor_count", None)
+
+
+def memory_rate(device: torch.device) -> float | None:
+    """Return the bytes per second that a CUDA device's memory clock and bus amount to, at two transfers per cycle."""
+    properties = _properties(device)
+    clock = getattr(properties, "memory_clock_rate", 0)  # kHz
+    return clock * 1e3 * 2 * properties.memory_bus_width / 8 if clock else None
+
+
+def cache_bytes(device: torch.device) -> int:
+    """Return the size of the device's last cache as torch tells it; 0 where it does not."""
+    return int(getattr(_properties(device), "L2_cache_size", 0))
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Return how many bytes can still be allocated; None where nothing tells."""
+    if device.type == "cpu":
+        return _free_on_the_host()
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    module = torch.get_device_module(device)
+    return int(module.mem_get_info(device)[0]) if hasattr(module, "mem_get_info") else None
+
+
+def _properties(device: torch.device) -> Any:
+    """Return what torch knows of an accelerator: an object whose fields depend on its kind; None where nothing."""
+    if device.type == "cpu":
+        return None
+    module = torch.get_device_module(device)
+    return module.get_device_properties(device) if hasattr(module, "get_device_properties") else None
+
+
+def _free_on_the_host() -> int | None:
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as lines:
+            kibibytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))
+        return int(kibibytes) * 2**10
+    except (OSError, StopIteration):
+        return None
 
 
 def _processor() -> str:

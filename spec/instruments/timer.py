@@ -1,11 +1,15 @@
-"""How long things take: median seconds of synchronised runs, two things compared turn by turn."""
+"""How long things take: median seconds of synchronised runs, things compared turn by turn."""
 
+import functools
+import math
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
+
+from spec.hardware import devices
 
 Run = Callable[[], object]
 clock = time.perf_counter
@@ -19,6 +23,27 @@ class Timing:
     low: float
     high: float
     runs: int
+    taken: tuple[float, ...] = field(default=(), repr=False, compare=False)  # run by run
+
+    @property
+    def uncertainty(self) -> float:
+        """By what part of itself the median may be off: see `uncertainty`."""
+        return uncertainty(self.taken)
+
+    @property
+    def drift(self) -> float:
+        """How much longer the second half of the runs took than the first, as a part of the median."""
+        half = len(self.taken) // 2
+        return (statistics.median(self.taken[half:]) - statistics.median(self.taken[: half or 1])) / self.median
+
+    @property
+    def doubt(self) -> str:
+        """Why the median decides nothing: too much noise, or a clock that changed; an empty string where it does."""
+        if self.uncertainty > NOISY:
+            return f"after {self.runs} runs the median is known to ±{self.uncertainty:.0%} only"
+        if abs(self.drift) > DRIFT:
+            return f"the later runs took {self.drift:+.0%} longer than the earlier ones: the clock changed"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -82,4 +107,110 @@ def synchronize(device: torch.device) -> None:
 
 def _timing(taken: list[float]) -> Timing:
     low, median, high = statistics.quantiles(taken, n=4, method="inclusive")
-    return Timing(median, low, high, len(taken))
+    return Timing(median, low, high, len(taken), tuple(taken))
+
+
+# ---- until the median is known ----
+
+KNOWN = 0.01  # of the median, to which it is known when a measurement ends
+NOISY = 0.05  # of the median: known less well, it decides nothing
+DRIFT = 0.1  # of the median, between the first and the second half of the runs: the clock has changed
+STEADY = 0.05  # of the median, between two rounds of warm-up
+FLUSH = 2**28  # bytes, unless the device's last cache is larger
+
+
+def sample(
+    variants: Mapping[str, Run],
+    device: torch.device,
+    *,
+    budget: float = 1.0,
+    flush: bool | None = None,
+    least: int = 7,
+    most: int = 1000,
+) -> dict[str, Timing]:
+    """Time each variant in turn until every median is known to 1%, or `budget` seconds (warm-up apart) are spent.
+
+    Each turn begins with another variant. On accelerators, by their own events, the caches are written full between
+    runs, outside the timed part: what a run reads comes from memory. A CPU's caches are flushed where `flush` is true,
+    for what memory bounds: a product reads each value many times. Operands are the caller's: random, for the power
+    that a product draws, and so its clock, depends on the values.
+    """
+    scratch = _scratch(device) if (device.type != "cpu" if flush is None else flush) else None
+    taken: dict[str, list[float]] = {name: [] for name in variants}
+    for run in variants.values():
+        _warm_up(run, device, budget / 4)
+    end = clock() + budget
+    names = list(variants)
+    while True:
+        for name in names:
+            if scratch is not None:
+                scratch.zero_()
+            taken[name].append(device_seconds(variants[name], device))
+        names.append(names.pop(0))
+        runs = len(taken[names[0]])
+        if runs >= most or (runs >= least and (clock() >= end or all(map(_known, taken.values())))):
+            return {name: _timing(seconds) for name, seconds in taken.items()}
+
+
+def device_seconds(run: Run, device: torch.device) -> float:
+    """Return the seconds of a single run by the device's own events, or by the clock where it has none."""
+    events = _events(device)
+    if events is None:
+        return seconds(run, device)
+    start, stop = events
+    start.record()
+    kept = run()
+    stop.record()
+    stop.synchronize()
+    del kept
+    return float(start.elapsed_time(stop)) / 1e3  # it counts milliseconds
+
+
+def _events(device: torch.device) -> tuple[torch.Event, torch.Event] | None:
+    if device.type == "cpu":
+        return None
+    try:
+        return torch.Event(device, enable_timing=True), torch.Event(device, enable_timing=True)
+    except RuntimeError:  # this kind of device keeps no time
+        return None
+
+
+def _warm_up(run: Run, device: torch.device, budget: float) -> None:
+    """Run until two rounds of three take the same time, or the budget is spent."""
+    end = clock() + budget
+    before = None
+    while True:
+        now = statistics.median(device_seconds(run, device) for _ in range(3))
+        if clock() >= end or (before is not None and abs(now - before) <= STEADY * before):
+            return
+        before = now
+
+
+def _scratch(device: torch.device) -> torch.Tensor:
+    return torch.empty(max(FLUSH, devices.cache_bytes(device)), dtype=torch.int8, device=device)
+
+
+def _known(taken: list[float]) -> bool:
+    return uncertainty(taken) <= KNOWN
+
+
+def uncertainty(taken: Sequence[float]) -> float:
+    """Return half the width of the median's 95% confidence interval as a part of the median; infinity below 6 runs.
+
+    Whatever the distribution, the interval from the k-th smallest to the k-th largest of n independent runs misses
+    the median with the probability of fewer than k heads, or tails, among n coins.
+    """
+    k, ordered = _rank(len(taken)), sorted(taken)
+    return (ordered[-k] - ordered[k - 1]) / 2 / statistics.median(ordered) if k else math.inf
+
+
+@functools.cache
+def _rank(runs: int) -> int:
+    """Return the largest k for which that probability is at most 5%."""
+    k, outcomes = 0, 1  # how many of the 2ⁿ have k heads
+    fewer = outcomes  # than k + 1
+    while fewer * 40 <= 2**runs:
+        outcomes = outcomes * (runs - k) // (k + 1)
+        k += 1
+        fewer += outcomes
+    return k

@@ -1,0 +1,143 @@
+"""A CPU's peak, computed: cores × clock × floating-point operations per cycle of its vector units."""
+
+import ctypes
+import functools
+import mmap
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+CPUINFO = Path("/proc/cpuinfo")
+CPUS = Path("/sys/devices/system/cpu")
+# x86-64: rcx, eax = the argument; then, until rcx is 0, eight times eax = eax · eax, each of which waits for the last.
+CHAIN = bytes.fromhex("4889f9 89f8" + "0fafc0" * 8 + "48ffc9 75e3 c3")
+CYCLES = 8 * 3  # per turn: a 32-bit product takes 3 cycles on every x86 since Nehalem and Zen (uops.info)
+TURNS = 20_000
+
+
+class Vector(NamedTuple):
+    """The vector units of one core: how many fused multiply-adds of float32 they start per cycle, and on what terms."""
+
+    lanes: int
+    units: str
+
+
+def peak(column: str) -> tuple[float | None, str]:
+    """Return the FLOP/s that torch's threads can reach at best, and how that is computed, or None and why not."""
+    if column not in ("float32", "float64", "bfloat16"):
+        return None, f"how a CPU multiplies {column} is not known here"
+    processors = cpuinfo()
+    vector = vectors(processors[0]) if processors else None
+    if vector is None:
+        return None, "the vector units of this CPU are not known here"
+    per_cycle = operations_per_cycle(column, vector, processors[0].get("flags", "").split())
+    if per_cycle is None:
+        return None, f"this CPU has no vector instructions for {column}"
+    if (clock := clock_rate()) is None:
+        return None, "the clock of this CPU is not known"
+    cores = min(torch.get_num_threads(), cores_of(processors))
+    note = f"{cores} cores × {clock / 1e9:.2f} GHz × {per_cycle} FLOP per cycle, for {vector.units}"
+    return cores * clock * per_cycle, note
+
+
+def operations_per_cycle(column: str, vector: Vector, flags: list[str]) -> int | None:
+    """Return one core's floating-point operations per cycle: a fused multiply-add is two.
+
+    float64 has half of float32's lanes. bfloat16 has twice its products (AVX512-BF16), or 1024 operations per cycle
+    in AMX's tiles (Intel 64 and IA-32 Architectures Optimization Reference Manual, "Intel AMX").
+    """
+    if column == "bfloat16":
+        if "amx_bf16" in flags:
+            return 1024
+        return 4 * vector.lanes if "avx512_bf16" in flags else None
+    return 2 * vector.lanes if column == "float32" else vector.lanes
+
+
+def vectors(processor: dict[str, str]) -> Vector | None:
+    """Return a core's vector units by maker, family and model, which say what its flags do not; None if unknown.
+
+    AMD: Zen and Zen+ split 256-bit operations, Zen 4 splits 512-bit ones, Zen 5 has two full 512-bit units (AMD's
+    software optimization guides for families 17h, 19h and 1Ah). Intel: two units of its widest vectors, as in all
+    Xeon Gold and Platinum; parts with only one 512-bit unit are promised too much.
+    """
+    flags = processor.get("flags", "").split()
+    maker, family = processor.get("vendor_id"), int(processor.get("cpu family", "0"))
+    if "fma" not in flags or "avx2" not in flags:
+        return None
+    if maker == "AuthenticAMD":
+        if family == 26 and "avx512f" in flags:
+            return Vector(32, "two 512-bit units (Zen 5)")
+        if family in (25, 26) or (family == 23 and int(processor.get("model", "0")) >= 0x30):
+            return Vector(16, "two 256-bit units (Zen 2 to 4)")
+        return Vector(8, "two 128-bit units (Zen)") if family == 23 else None
+    if maker == "GenuineIntel" and family == 6:
+        return Vector(32, "two 512-bit units, assumed") if "avx512f" in flags else Vector(16, "two 256-bit units")
+    return None
+
+
+def cores_of(processors: list[dict[str, str]]) -> int:
+    """Return on how many physical cores this process may run; two hardware threads of a core share its units."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    cores = {
+        (p.get("physical id", ""), p.get("core id", p["processor"]))
+        for p in processors
+        if allowed is None or int(p["processor"]) in allowed
+    }
+    return max(len(cores), 1)
+
+
+@functools.cache
+def cpuinfo() -> list[dict[str, str]]:
+    """Return what Linux tells of each processor; nothing on other systems."""
+    try:
+        blocks = CPUINFO.read_text(encoding="utf-8").strip().split("\n\n")
+    except OSError:
+        return []
+    pairs = [[line.partition(":") for line in block.splitlines()] for block in blocks]
+    found = [{name.strip(): value.strip() for name, _, value in lines} for lines in pairs]
+    return [processor for processor in found if "processor" in processor]
+
+
+@functools.cache
+def clock_rate() -> float | None:
+    """Return the highest clock in Hz: what the kernel names as the maximum, or what is measured if that is more.
+
+    A virtual machine names none, and the figure in /proc/cpuinfo is then the nominal one, which cores exceed.
+    """
+    known = [rate for rate in (_named_rate(), measured_rate()) if rate]
+    return max(known, default=None)
+
+
+def _named_rate() -> float | None:
+    try:
+        rates = [int(path.read_text()) for path in CPUS.glob("cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
+    except (OSError, ValueError):
+        rates = []
+    return max(rates) * 1e3 if rates else None
+
+
+def measured_rate() -> float | None:
+    """Return the clock in Hz by a chain of products whose length in cycles is known; None where that cannot run."""
+    if platform.machine() not in ("x86_64", "AMD64") or platform.system() != "Linux":
+        return None
+    try:
+        page = mmap.mmap(-1, len(CHAIN), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    except OSError:  # a system that lets no program write its own code
+        return None
+    page.write(CHAIN)
+    chain: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(
+        ctypes.addressof(ctypes.c_char.from_buffer(page))
+    )
+    best = min(_seconds(lambda: chain(TURNS)) for _ in range(40))  # whatever else runs can only slow it down
+    return TURNS * CYCLES / best
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
