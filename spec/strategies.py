@@ -7,6 +7,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec.layouts import VIEWS, layout, regroupings
+from spec.networks import Layers, Sizes
 
 # ---- common ----
 sizes = st.integers(min_value=1, max_value=8)
@@ -120,3 +121,36 @@ float32_patterns = st.integers(0, 2**32 - 1)
 decimal_digits = st.integers(-448 * 10**6, 448 * 10**6)
 decimal_places = st.integers(6, 12)
 fine_bits = st.integers(8, 20)  # 1 + 2^−n rounds to 1 in bfloat16, and ⅞ of it is a float32 value
+
+# ---- flops ----
+_some_learn = tuple(itertools.product((True, False), repeat=4))
+
+
+def _linear(points: int, widths: list[int], learn: tuple[bool, ...], input_learns: bool) -> Layers:
+    return Layers(points, widths, learn[: len(widths) - 1], input_learns)
+
+
+_layer_widths = st.lists(st.integers(1, 5), min_size=2, max_size=5)
+linear_layers = st.builds(_linear, small, _layer_widths, st.sampled_from(_some_learn), st.booleans())
+learning_layers = st.builds(_linear, small, _layer_widths, st.just((True,) * 4), st.booleans())
+transformers = st.builds(
+    Sizes,
+    layers=st.integers(1, 3),
+    heads=st.integers(1, 3),
+    head_width=st.integers(1, 2),
+    context=small,
+    vocabulary=st.integers(1, 6),
+    feedforward=st.integers(1, 6),
+    batch=st.integers(1, 2),
+)
+operators = st.lists(st.sampled_from("+-×"), max_size=12)
+one_operator = st.sampled_from("+-×")
+either = st.booleans()
+
+# ---- parameters ----
+# fan_in over almost four orders of magnitude, fan_out the larger or the smaller one: 8,000 weights or so.
+weight_shapes = st.sampled_from(((1000, 8), (8, 1000), (90, 91), (1, 8192), (8192, 1), (2, 4001), (2701, 3), (30, 270)))
+weight_dtypes = st.sampled_from((torch.float32, torch.float64, torch.bfloat16, torch.float16))
+fans_in = st.sampled_from((4, 10, 64, 300, 1024, 4096))
+cuts = st.sampled_from((3.0, 2.0, 1, 0.5, 0.25, 4.5, 10.0))  # in standard deviations
+row_sizes = st.tuples(st.integers(0, 9), st.integers(0, 9))
