@@ -1,10 +1,13 @@
 """The allocator meter, and the claims that need it, against an allocator whose books we keep ourselves."""
 
+import gc
 import weakref
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from spec.evidence import Evidence, EvidenceError
 from spec.instruments import allocator
@@ -12,6 +15,7 @@ from tests.claims import test_storage as claims
 
 CPU = torch.device("cpu")
 REQUESTED, ALLOCATED = "requested_bytes.all.current", "allocated_bytes.all.current"
+REQUESTED_PEAK, ALLOCATED_PEAK = "requested_bytes.all.peak", "allocated_bytes.all.peak"
 
 
 class Books:
@@ -114,3 +118,160 @@ def test_the_claims_are_skipped_where_nothing_is_told(evidence, monkeypatch):
     ):
         with pytest.raises(pytest.skip.Exception, match="does not tell what it gave out"):
             test(evidence=evidence, accelerator=CPU)
+
+
+# ---- the meter ----
+
+
+class Storages(TorchDispatchMode):
+    """Adds up the storages that operations return, each until it is collected."""
+
+    def __init__(self):
+        super().__init__()
+        self.live = self.peak = 0
+        self.seen = weakref.WeakSet()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        results = func(*args, **kwargs or {})
+        for storage in (
+            tensor.untyped_storage() for tensor in tree_leaves(results) if isinstance(tensor, torch.Tensor)
+        ):
+            if storage not in self.seen:
+                self.seen.add(storage)
+                self.add(storage.nbytes())
+                weakref.finalize(storage, self.add, -storage.nbytes())
+        return results
+
+    def add(self, size):
+        self.live += size
+        self.peak = max(self.peak, self.live)
+
+    def read(self):
+        """Return what is alive, and the most that was since the last reading."""
+        told, self.peak = (self.live, self.peak), self.live
+        return told
+
+
+def training(read, optimizer):
+    """Train a small network twice; yield a reading after every phase."""
+    x, y = torch.ones(5, 7), torch.ones(5)
+    weights = [torch.full((7, 7), 0.1, requires_grad=True), torch.full((7, 1), 0.1, requires_grad=True)]
+    optimizer = optimizer(weights)
+    yield read()
+    for _ in range(2):
+        prediction = (x @ weights[0] @ weights[1]).squeeze(-1)
+        loss = torch.nn.functional.mse_loss(prediction, y)
+        yield read()
+        loss.backward()
+        yield read()
+        optimizer.step()
+        yield read()
+        optimizer.zero_grad()
+        del prediction, loss
+        yield read()
+
+
+OPTIMIZERS = {
+    "sgd": lambda weights: torch.optim.SGD(weights),
+    "momentum": lambda weights: torch.optim.SGD(weights, momentum=0.9),
+    "adagrad": lambda weights: torch.optim.Adagrad(weights),
+    "adam": lambda weights: torch.optim.Adam(weights),
+}
+
+
+@pytest.fixture(params=["first", "present"])
+def profiler(request, monkeypatch):
+    if request.param == "first" and not allocator.Events.first:
+        pytest.skip("this torch has only the present profiler")
+    monkeypatch.setattr(allocator.Events, "first", request.param == "first")
+
+
+@pytest.mark.usefixtures("profiler")
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_the_meter_agrees_with_the_storages_that_are_alive(optimizer):
+    """In each phase of a training step, the allocator's events add up to the storages that operations returned.
+
+    Inside an operation only the allocator sees: the loss makes a tensor like the prediction, and a number has 12 bytes.
+    """
+    with allocator.Meter(CPU) as meter:
+        heard = list(training(meter.read, optimizer))
+    with Storages() as storages:
+        seen = list(training(storages.read, optimizer))
+    assert [reading.live.requested for reading in heard] == [live for live, _ in seen]
+    hidden = [reading.peak.requested - peak for reading, (_, peak) in zip(heard, seen, strict=True)]
+    assert hidden[2] == hidden[6] == 0  # backward
+    assert all(0 <= size <= 4 * 5 + 12 for size in hidden)
+    assert max(meter.history) == max(reading.peak.requested for reading in heard) > heard[0].live.requested > 0
+
+
+@pytest.mark.usefixtures("profiler")
+def test_the_meter_hears_every_change():
+    """Each tensor counts with its own bytes, from when it is made until it is freed, the peak between readings too."""
+    with allocator.Meter(CPU) as meter:
+        assert meter.read() == ((0, 0), (0, 0))
+        kept = torch.empty(10)
+        torch.empty(3, dtype=torch.float64)
+        kept.view(5, 2)
+        assert meter.read() == ((40, 40), (64, 64))
+        assert meter.read() == ((40, 40), (40, 40))
+        del kept
+        assert meter.read() == ((0, 0), (40, 40))
+    assert meter.history == [0, 40, 64, 40, 0]
+
+
+def test_the_meter_is_spared_the_garbage_collector():
+    """Cycles are collected after the measurement, not in it, also where it fails."""
+
+    def measure():
+        with allocator.Meter(CPU):
+            assert not gc.isenabled()
+            raise KeyError
+
+    assert gc.isenabled()
+    with pytest.raises(KeyError):
+        measure()
+    assert gc.isenabled()
+    with allocator.Meter(CPU):  # the profiler has ended, too: it cannot be nested
+        pass
+
+
+class Statistics(Books):
+    """An accelerator's books: also the most that was given out since the last reset."""
+
+    def __init__(self, block):
+        super().__init__(block)
+        self.reset_peak_memory_stats(None)
+
+    def add(self, size):
+        super().add(size)
+        for peak, name in ((REQUESTED_PEAK, REQUESTED), (ALLOCATED_PEAK, ALLOCATED)):
+            self.told[peak] = max(self.told[peak], self.told[name])
+
+    def memory_stats(self, device):
+        return self.told
+
+    def reset_peak_memory_stats(self, device):
+        self.told |= {REQUESTED_PEAK: self.told[REQUESTED], ALLOCATED_PEAK: self.told[ALLOCATED]}
+
+
+def test_the_meter_reads_the_statistics_of_an_accelerator(monkeypatch):
+    """Live and peak, requested and allocated, each beyond what was given out at the start."""
+    books = Statistics(512)
+    monkeypatch.setattr(torch, "empty", books.empty)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: books)
+    books.told[REQUESTED_PEAK] = 9000  # of what was there before
+    with allocator.Meter(torch.device("meta")) as meter:
+        kept = torch.empty(10)
+        torch.empty(300, dtype=torch.float64)
+        assert meter.read() == ((40, 512), (2440, 3072))
+        del kept
+        assert meter.read() == ((0, 0), (40, 512))
+    assert meter.history == [0]
+
+
+def test_the_meter_needs_an_allocator_that_tells(monkeypatch):
+    """Where a backend keeps no statistics, there is nothing to read, and the garbage collector is back."""
+    monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace())
+    with pytest.raises(RuntimeError, match="does not tell"), allocator.Meter(torch.device("meta")):
+        pass
+    assert gc.isenabled()
