@@ -61,7 +61,7 @@ def truncated_normal(
     """
     if not bound > 0:
         raise ValueError(f"the bound has to lie above 0: {bound}")
-    uniform = _empty(fan_in, fan_out, dtype, device)
+    uniform = torch.empty(_shape(fan_in, fan_out), dtype=_drawn(dtype), device=device)
     limit = min(math.erf(bound / math.sqrt(2)), 1 - torch.finfo(uniform.dtype).eps / 2)  # erfinv(1) is infinite
     uniform.uniform_(-limit, limit, generator=generator)
     weights = (math.sqrt(2) * uniform.erfinv_()).clamp_(-bound, bound)  # which only the last digit may pass
@@ -75,13 +75,16 @@ def _standard_normal(
     dtype: torch.dtype | None,
     device: torch.device | str | None,
 ) -> Tensor:
-    return _empty(fan_in, fan_out, dtype, device).normal_(generator=generator)
+    return torch.randn(_shape(fan_in, fan_out), generator=generator, dtype=_drawn(dtype), device=device)
 
 
-def _empty(fan_in: int, fan_out: int, dtype: torch.dtype | None, device: torch.device | str | None) -> Tensor:
-    """Return where to draw: in float32 at least, as torch 2.10's bfloat16 normals never pass 3.33 (8 random bits)."""
+def _shape(fan_in: int, fan_out: int) -> tuple[int, int]:
     shape = index(fan_in), index(fan_out)
     if min(shape) < 0:
         raise ValueError(f"a size is negative: {shape}")
-    drawn = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
-    return torch.empty(shape, dtype=drawn, device=device)
+    return shape
+
+
+def _drawn(dtype: torch.dtype | None) -> torch.dtype:
+    """Return what to draw in: float32 at least, as torch 2.10's bfloat16 normals never pass 3.33 (8 random bits)."""
+    return torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)

@@ -154,3 +154,4 @@ weight_dtypes = st.sampled_from((torch.float32, torch.float64, torch.bfloat16, t
 fans_in = st.sampled_from((4, 10, 64, 300, 1024, 4096))
 cuts = st.sampled_from((3.0, 2.0, 1, 0.5, 0.25, 4.5, 10.0))  # in standard deviations
 row_sizes = st.tuples(st.integers(0, 9), st.integers(0, 9))
+rates = st.sampled_from((0.5, 0.25, 2.0, 0.125))

@@ -1,0 +1,102 @@
+"""What a sample of weights is checked for: its deviation, its distribution, its independence."""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spec import bounds
+from spec.bounds import FloatArray
+from spec.evidence import Evidence
+from spec.streams import seeded
+
+SHARES = torch.arange(1, 64, dtype=torch.float64) / 64
+
+
+def standardised(weights: Tensor, deviation: float) -> FloatArray:
+    """Return weights in units of a standard deviation."""
+    return np.asarray(weights.detach().cpu().double()) / deviation
+
+
+def root_mean_square(values: FloatArray) -> float:
+    """Return √(mean of the squares)."""
+    return math.sqrt(np.square(values).mean())
+
+
+def distinct(values: FloatArray) -> int:
+    """Count the absolute values that occur."""
+    return int(np.count_nonzero(np.diff(np.sort(np.abs(values), axis=None)))) + 1
+
+
+def largest_correlation(values: FloatArray) -> float:
+    """Return the largest |correlation| of the signs with themselves, shifted or mirrored around the edges."""
+    spectrum = np.fft.fft2(np.sign(values))
+    shifted, mirrored = (np.fft.ifft2(square).real for square in (np.abs(spectrum) ** 2, spectrum**2))
+    shifted[0, 0] = 0
+    return float(max(np.abs(shifted).max(), np.abs(mirrored).max())) / values.size
+
+
+def drawn_twice(evidence: Evidence, draw: Callable[..., Tensor], seed: int, device: torch.device) -> Tensor:
+    """Draw twice from one generator, after a draw from another one like it: return what the first one gave."""
+    again = draw(generator=seeded(seed, device))
+    generator = seeded(seed, device)
+    first, second = draw(generator=generator), draw(generator=generator)
+    evidence.equal(again.data, first.data, unit="from the same state of the generator")
+    return torch.cat([first, second])
+
+
+def are_independent(evidence: Evidence, values: FloatArray, dtype: torch.dtype) -> None:
+    """Check that no part of the values is another part over again, as it is, negated or mirrored."""
+    correlation, limit = largest_correlation(values), bounds.sign_correlation(values.size)
+    evidence.at_most(correlation, limit, unit="as the signs' largest correlation")
+    if torch.finfo(dtype).bits >= 32:
+        evidence.at_least(distinct(values), values.size - bounds.coincidences(values.size), unit="distinct values")
+
+
+def are_spread(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound: float = math.inf) -> None:
+    """Check mean and deviation of the values against a standard normal's, cut off at ±bound."""
+    slack, count, variance = bounds.sampled(dtype), values.size, 1.0
+    mean, off = bounds.normal_mean(count), bounds.chi_square(count) / count
+    if bound < math.inf:
+        variance, of_squares = bounds.truncated(bound)
+        mean, off = bounds.bounded_mean(variance, bound, count), bounds.bounded_mean(of_squares, bound**2, count)
+    deviation = math.sqrt(variance)
+    tolerance = bounds.spread(variance, off + slack * variance)
+    evidence.close(root_mean_square(values), deviation, tolerance=tolerance, unit="of the normal's standard deviation")
+    evidence.close(float(values.mean()), 0.0, tolerance=mean + slack * deviation, unit="as the mean")
+
+
+def are_distributed(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound: float = math.inf) -> None:
+    """Check the distribution of the values against a standard normal's, cut off at ±bound."""
+    inside = math.erf(bound / math.sqrt(2))
+    places = [NormalDist().inv_cdf((1 - inside) / 2 + share * inside) for share in SHARES.tolist()]
+    below = torch.as_tensor(np.searchsorted(np.sort(values, axis=None), places, side="right") / values.size)
+    tolerance = bounds.empirical_distribution(values.size) + bounds.sampled(dtype)
+    evidence.close(below, SHARES, tolerance=tolerance, unit="as the share up to a 64th's quantile")
+
+
+def are_cut_off(evidence: Evidence, values: FloatArray, bound: float, dtype: torch.dtype) -> None:
+    """Check that nothing lies beyond the bound, nor more on it than a normal density leaves there."""
+    rounding = bounds.gamma(4, dtype)
+    evidence.at_most(float(np.abs(values).max()), bound * (1 + rounding), unit="standard deviations")
+    on_the_bound = int((np.abs(values) >= bound * (1 - rounding)).sum())
+    evidence.at_most(on_the_bound, bounds.on_the_bound(bound, values.size, dtype), unit="weights on the bound")
+
+
+def has_tails(evidence: Evidence, weights: Tensor) -> None:
+    """Check the largest of standard normal weights."""
+    low, high = bounds.largest_normal(weights.numel())
+    largest = float(weights.detach().abs().max())
+    evidence.at_least(largest, low, unit="as the largest", count=weights.numel())
+    evidence.at_most(largest, high, unit="as the largest", count=weights.numel())
+
+
+def some_is_off(evidence: Evidence, values: FloatArray) -> None:
+    """Check that neither the rows nor the columns of standard normal values are all of the same length."""
+    for axis, side in ((0, "column"), (1, "row")):
+        length = values.shape[axis]
+        furthest = float(np.abs(np.square(values).sum(axis) - length).max())
+        evidence.at_least(furthest, bounds.some_square_is_off(length), unit=f"between a {side}'s square and its size")

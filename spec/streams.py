@@ -1,0 +1,29 @@
+"""Random streams: kept for whoever comes next, and generators of one's own."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Generator
+
+CPU = torch.device("cpu")
+
+
+@contextmanager
+def kept(device: torch.device = CPU) -> Iterator[None]:
+    """Run the body, then put Python's, NumPy's legacy and torch's random streams back, those of `device` included."""
+    python, legacy = random.getstate(), np.random.get_state()
+    others = [] if device.type == "cpu" else [device.index or 0]
+    try:
+        with torch.random.fork_rng(devices=others, device_type="cuda" if device.type == "cpu" else device.type):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)
+
+
+def seeded(seed: int, device: torch.device = CPU) -> Generator:
+    """Return a generator on a device."""
+    return torch.Generator(device=device).manual_seed(seed)
