@@ -4,7 +4,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-from spec import claims, collection, contract, implementation, profiles, running
+from spec import benchmarks, claims, collection, contract, implementation, profiles, running
 from spec.claim import Chapter, problems
 from spec.evidence import Evidence
-from spec.hardware import devices, environment, ranks
+from spec.hardware import devices, environment, promises, ranks
 from spec.instruments import processes
 from spec.report import files
 from spec.report.reporter import FAULTS, Reporter
@@ -27,6 +27,8 @@ EVIDENCE = pytest.StashKey[Evidence]()
 TESTS = pytest.StashKey[dict[tuple[str, str], list[str]]]()  # by claim and device: every test, selected or not
 WHOLE = "spec_whole"
 HEADER = pytest.StashKey[list[str]]()
+RECEIPT = pytest.StashKey[Mapping[str, object]]()
+PROMISES = pytest.StashKey[promises.Promises]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,6 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--spec-impl", default=contract.REFERENCE, metavar="PACKAGE", help="the package to check")
     group.addoption("--spec-device", metavar="DEVICE", help="the accelerator to check on, such as cuda:1; cpu for none")
     group.addoption("--spec-report", metavar="DIR", help=f"write {files.CLAIMS} and {files.JUNIT} into this folder")
+    group.addoption(
+        "--spec-promised",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="what the device promises instead of its datasheet: FLOP/s by dtype, or bandwidth in bytes/s; repeatable",
+    )
     parser.addini("spec_claims", "the package whose modules state the claims", default="spec.claims")
 
 
@@ -62,12 +71,15 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = devices.parse(option.spec_device)
     if isinstance(chosen, str):
         faults.append(chosen)
+    given = promises.parse(option.spec_promised)
+    if isinstance(given, str):
+        faults.append(given)
     folder = _report_folder(config)
     if option.spec_report == "":
         faults.append("--spec-report=: names no folder; for example --spec-report=report")
     elif folder and (fault := files.prepare(folder)):
         faults.append(fault)
-    if faults:
+    if faults or isinstance(given, str):
         raise pytest.UsageError(*faults)
 
     profiles.register(option.spec_impl)
@@ -81,12 +93,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ACCELERATORS] = [device for device in present if chosen in (None, device)]
     config.stash[EVIDENCE] = Evidence()
     config.stash[TESTS] = {}
+    config.stash[PROMISES] = promises.Promises(given)
     if not hasattr(config, "workerinput"):
         used = [torch.device("cpu"), *config.stash[ACCELERATORS]]
         seed = "fixed" if profile == "ci" else str(config.getoption("hypothesis_seed", None) or "random")
         receipt = environment.receipt(option.spec_impl, profile, seed, used)
         receipt |= {"rank": rank.index, "ranks": rank.world} if rank else {}
         config.stash[HEADER] = environment.header(receipt)
+        config.stash[RECEIPT] = receipt
         config.pluginmanager.register(Reporter(chapters, receipt, folder, rank), "spec-reporter")
 
 
@@ -130,6 +144,8 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         config.workeroutput[FAULTS] = faults  # xdist takes an error of a worker's for a crash
         items.clear()
     for item in items:
+        if "meter" in getattr(item, "fixturenames", ()):
+            benchmarks.prepare(item)
         ids = list(dict.fromkeys(claim for claim, _ in collection.claims_of(item)))
         if ids:
             device = running.device_of(item)
@@ -153,6 +169,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Tell one of xdist's workers what only the command line says."""
     node.workerinput[WHOLE] = _is_whole(node.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_generate_machine_info(config: pytest.Config) -> dict[str, object]:
+    """Say what pytest-benchmark's files were measured on, without its default's name of the host."""
+    return benchmarks.machine_info(config.stash[RECEIPT])
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)  # inside the capturing of output, which would undo our redirection
@@ -198,7 +220,16 @@ def fresh() -> processes.Fresh:
 @pytest.fixture(scope="session")
 def timed(pytestconfig: pytest.Config) -> bool:
     """Whether benchmarks are measured in this run, or only passed through once."""
-    return not pytestconfig.option.benchmark_disable
+    return not _untimed(pytestconfig)
+
+
+@pytest.fixture
+def meter(
+    benchmark: Any, pytestconfig: pytest.Config, request: pytest.FixtureRequest, evidence: Evidence
+) -> benchmarks.Meter:
+    """Times what a benchmark gives it, against what the device promises."""
+    budget = float(pytestconfig.option.benchmark_max_time)
+    return benchmarks.Meter(benchmark, pytestconfig.stash[PROMISES], _untimed(pytestconfig), budget, request.node)
 
 
 def _report_folder(config: pytest.Config) -> Path | None:
@@ -222,6 +253,13 @@ def _no_accelerator(config: pytest.Config) -> str:
     if config.option.spec_device == "cpu":
         return "no accelerator: --spec-device=cpu leaves it out"
     return f"no accelerator: torch {torch.__version__} finds none on this machine"
+
+
+def _untimed(config: pytest.Config) -> str:
+    """Return why benchmarks are not timed in this run; an empty string where they are."""
+    if hasattr(config, "workerinput"):  # where pytest-benchmark measures nothing either
+        return benchmarks.PARALLEL
+    return benchmarks.UNTIMED if config.option.benchmark_disable else ""
 
 
 def _words(expression: str) -> set[str]:

@@ -18,7 +18,7 @@ from spec.evidence import Evidence, EvidenceError, show
 from spec.implementation import ImplementationError
 from spec.instruments.processes import ProcessError
 
-FIXTURES = {"impl", "evidence", "fresh", "benchmark", "timed", "device", "accelerator"}
+FIXTURES = {"impl", "evidence", "fresh", "benchmark", "timed", "meter", "device", "accelerator"}
 
 
 def device_of(item: pytest.Item) -> str:
@@ -64,6 +64,7 @@ def rerun(item: pytest.Item) -> str:
             words.append(f"--hypothesis-{name}={value}")
     if option.spec_device:
         words.append(f"--spec-device={option.spec_device}")
+    words += [f"--spec-promised={shlex.quote(given)}" for given in option.spec_promised]
     return " ".join(words)
 
 

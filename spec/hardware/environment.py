@@ -2,15 +2,17 @@
 
 import os
 import platform
+import re
 from importlib import metadata
 from typing import Any
 
 import torch
 
 from spec import guard
-from spec.hardware import devices
+from spec.hardware import devices, sensors
 
-PACKAGES = ("numpy", "pytest", "hypothesis", "einops", "jaxtyping", "beartype", "pytest-benchmark")
+PACKAGES = ("numpy", "pytest", "hypothesis", "einops", "jaxtyping", "beartype", "pytest-benchmark", "triton")
+BUILT_WITH = {"mkl": r"Math Kernel Library Version (\S+)", "onednn": r"MKL-DNN v(\S+)", "blas": r"BLAS_INFO=(\w+)"}
 
 
 def receipt(implementation: str, profile: str, seed: str, chosen: list[torch.device]) -> dict[str, Any]:
@@ -21,7 +23,9 @@ def receipt(implementation: str, profile: str, seed: str, chosen: list[torch.dev
         "platform": f"{platform.system()} {platform.machine()}",
         "torch": torch.__version__,
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "libraries": libraries(),
         "devices": {str(device): devices.describe(device) for device in chosen},
+        "accelerators": {str(device): sensors.state(device) for device in chosen if device.type != "cpu"},
         "threads": torch.get_num_threads(),
         "cpus": os.cpu_count(),
         "profile": profile,
@@ -29,20 +33,41 @@ def receipt(implementation: str, profile: str, seed: str, chosen: list[torch.dev
         "settings": {
             "default dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             "float32 matmul precision": guard.matmul_precision(),
+            "float32 products on CUDA": str(torch.backends.cuda.matmul.fp32_precision),
+            "float16 accumulation": bool(torch.backends.cuda.matmul.allow_fp16_accumulation),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         },
     }
 
 
+def libraries() -> dict[str, str]:
+    """Return the versions of what torch multiplies with, and the vector instructions it uses on this CPU."""
+    config = torch.__config__.show()
+    found = {name: match[1] for name, pattern in BUILT_WITH.items() if (match := re.search(pattern, config))}
+    found["vector instructions"] = torch.backends.cpu.get_cpu_capability()
+    own = {"cuda": torch.version.cuda, "hip": torch.version.hip, "cudnn": _cudnn()}
+    return found | {name: version for name, version in own.items() if version}
+
+
 def header(receipt: dict[str, Any]) -> list[str]:
     """Return the lines that open a run: what is checked, on what, in which settings."""
     names = ", ".join(f"{device} ({name})" for device, name in receipt["devices"].items())
-    settings = ", ".join(f"{name} {value}" for name, value in receipt["settings"].items())
+    shown = ("default dtype", "float32 matmul precision", "deterministic")
+    settings = ", ".join(f"{name} {receipt['settings'][name]}" for name in shown)
     return [
         f"implementation: {receipt['implementation']}; profile: {receipt['profile']}",
         f"torch {receipt['torch']} on {names}",
         f"settings: {settings}",
     ]
+
+
+def _cudnn() -> str | None:
+    cudnn: Any = torch.backends.cudnn
+    try:
+        number = cudnn.version() if torch.accelerator.is_available() else None
+    except RuntimeError:  # another cuDNN than torch was built with
+        return None
+    return str(number) if number else None
 
 
 def _version(package: str) -> str:

@@ -106,7 +106,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def _timing(taken: list[float]) -> Timing:
-    low, median, high = statistics.quantiles(taken, n=4, method="inclusive")
+    low, median, high = statistics.quantiles(taken, n=4, method="inclusive") if len(taken) > 1 else taken * 3
     return Timing(median, low, high, len(taken), tuple(taken))
 
 
@@ -150,6 +150,11 @@ def sample(
         runs = len(taken[names[0]])
         if runs >= most or (runs >= least and (clock() >= end or all(map(_known, taken.values())))):
             return {name: _timing(seconds) for name, seconds in taken.items()}
+
+
+def once(run: Run, device: torch.device) -> Timing:
+    """Time a single cold run, which decides nothing."""
+    return _timing([device_seconds(run, device)])
 
 
 def device_seconds(run: Run, device: torch.device) -> float:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from spec.hardware.ranks import Rank
@@ -36,12 +36,19 @@ def prepare(folder: Path) -> str:
     return ""
 
 
-def write(path: Path, environment: dict[str, object], findings: Iterable[Finding], complete: bool) -> None:
+def write(
+    path: Path,
+    environment: dict[str, object],
+    findings: Iterable[Finding],
+    complete: bool,
+    rates: Sequence[dict[str, object]] = (),
+) -> None:
     """Replace the report in one step: a reader never sees half of it."""
     report = {
         "environment": environment,
         "complete": complete,
         "claims": [finding.json() for finding in findings],
+        "rates": list(rates),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from spec import benchmarks
 from spec.claim import Chapter
-from spec.evidence import AMBIGUOUS
+from spec.evidence import AMBIGUOUS, Json
 from spec.hardware.ranks import Rank
 from spec.report import files, terminal
 from spec.report.verdicts import Finding, Outcome, Verdict, findings
@@ -30,6 +31,7 @@ class Reporter:
         self.claims, self.junit = (folder and folder / files.name(file, rank) for file in (files.CLAIMS, files.JUNIT))
         self.faults: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
+        self.rates: list[Json] = []
         self.trouble = ""  # why the report cannot be written any more
 
     def pytest_sessionstart(self) -> None:
@@ -61,6 +63,7 @@ class Reporter:
         elif report.when == "call":
             outcome.verdict, outcome.reason = Verdict.HOLDS, ""
         if report.when not in ("setup", "call"):
+            self.rates += [{"test": report.nodeid} | rate for rate in json.loads(str(told.get(benchmarks.RATES, "[]")))]
             self.write(complete=False)
 
     @pytest.hookimpl(optionalhook=True)
@@ -77,6 +80,10 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.rates:
+            terminalreporter.section("rates")
+            for line in benchmarks.table(self.rates):
+                terminalreporter.write_line(line)
         if self.outcomes:
             terminalreporter.section("claims")
             lines = terminal.table(
@@ -95,7 +102,7 @@ class Reporter:
     def write(self, *, complete: bool) -> None:
         if self.claims and not self.trouble:
             try:
-                files.write(self.claims, self.environment, self.findings(), complete)
+                files.write(self.claims, self.environment, self.findings(), complete, self.rates)
             except OSError as error:  # a full disk, say: what the run finds is still worth showing
                 self.trouble = f"--spec-report={self.folder}: cannot be written any more: {error.strerror}"
 
