@@ -1,4 +1,4 @@
-"""The command line: python -m spec new NAME writes a package for your own implementation."""
+"""The command line: `new` writes a package for your own implementation, `compare` puts reports side by side."""
 
 import argparse
 import importlib.util
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from spec import skeleton
+from spec.report import comparison, receipts
 
 
 def main() -> int:
@@ -16,10 +17,13 @@ def main() -> int:
     new = commands.add_parser("new", help="write a package to fill in: public names and docstrings, without code")
     new.add_argument("name", help="what to call the package; it is made in this folder")
     new.set_defaults(run=lambda given: write(given.name))
+    compare = commands.add_parser("compare", help="put reports side by side, and name a device slower than the rest")
+    compare.add_argument("reports", nargs="+", type=Path, help="files that pytest --spec-report=DIR wrote")
+    compare.set_defaults(run=lambda given: show(given.reports))
     given = parser.parse_args()
     try:
         return int(given.run(given))
-    except OSError as error:
+    except (OSError, receipts.ReportError) as error:
         return refuse(str(error))
 
 
@@ -37,6 +41,16 @@ def write(name: str) -> int:
         Path(name, file).write_text(text, encoding="utf-8")
     print(f"wrote {name}/: {', '.join(files)}")
     print(f"Fill in what you like; what is not written yet is unchecked. To check it: pytest --spec-impl={name}")
+    return 0
+
+
+def show(paths: list[Path]) -> int:
+    """Print reports side by side."""
+    if len(paths) < 2:
+        return refuse("compare takes two reports or more: those of each rank, or of one device at two times")
+    reports = [receipts.read(path) for path in paths]
+    for line in comparison.lines(paths, reports):
+        print(line)
     return 0
 
 

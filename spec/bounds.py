@@ -1,6 +1,9 @@
 """Every tolerance, derived: rounding bounds by dtype and length, concentration bounds with their false-alarm rate."""
 
 import math
+from fractions import Fraction
+import statistics
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -241,3 +244,29 @@ def outputs(gram: FloatArray, fan_out: int) -> float:
     trace, squares, largest = map(float, (gram.trace(), np.square(gram).sum(), np.linalg.norm(gram, 2)))
     off = chi_square(fan_out * squares, largest) / (fan_out * trace)
     return spread(1.0, off) + 2.0**-9
+
+
+# ---- planning ----
+
+
+def napkin(exact: Fraction) -> float:
+    """Bound |computed − exact| of six factors, products and quotients of them, in float64 and in any order.
+
+    Each factor is rounded once at most (a large integer), and each of the six operations; the exact side once.
+    """
+    return float(exact) * gamma(13, torch.float64)
+
+
+# ---- comparing devices ----
+# How far devices of one name lie apart on average: Sinha et al., Not All GPUs Are Created Equal, SC 2022.
+ONE_NAME = 0.08
+
+
+def lag(uncertainty: float, others: Sequence[float], apart: Sequence[float]) -> float:
+    """Bound how much longer than the median of others a device takes when nothing is wrong with it, as a part of it.
+
+    What the medians themselves leave open (half their 95% confidence intervals) adds to how far devices of one name
+    lie apart: the larger of ONE_NAME and three standard deviations of the `others`, taken from the median of their
+    distances `apart` from their median (1.4826 times that for normal ones), which a second slow one does not move.
+    """
+    return uncertainty + statistics.median(others) + max(ONE_NAME, 3 * 1.4826 * statistics.median(apart))
