@@ -1,9 +1,9 @@
 """Every tolerance, derived: rounding bounds by dtype and length, concentration bounds with their false-alarm rate."""
 
 import math
-from fractions import Fraction
 import statistics
 from collections.abc import Sequence
+from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np

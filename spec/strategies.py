@@ -155,3 +155,14 @@ fans_in = st.sampled_from((4, 10, 64, 300, 1024, 4096))
 cuts = st.sampled_from((3.0, 2.0, 1, 0.5, 0.25, 4.5, 10.0))  # in standard deviations
 row_sizes = st.tuples(st.integers(0, 9), st.integers(0, 9))
 rates = st.sampled_from((0.5, 0.25, 2.0, 0.125))
+
+# ---- planning ----
+_counts = st.one_of(st.integers(1, 10**6), st.sampled_from((7e9, 70 * 10**9, 15e12, 2**53 + 1, 3**40, 0.5)))
+_rates = st.sampled_from((19.5e12, 312e12, 989.5e12, 10**15, 1.5, 2**60 + 1))
+training_runs = st.tuples(
+    _counts, _counts, _rates, st.integers(1, 2**16), st.integers(1, 2**10).map(lambda n: n / 2**10)
+)
+memories = st.one_of(  # and the bytes that each parameter takes
+    st.tuples(st.integers(0, 10**4) | st.integers(2**53, 2**70), st.sampled_from((16, 12, 1, 2, 4, 18, 7, 2**55))),
+    st.tuples(st.integers(0, 10**12).map(lambda tenths: tenths / 10), st.sampled_from((16, 7, 0.5, 4.5, 0.25))),
+)
