@@ -270,3 +270,18 @@ def lag(uncertainty: float, others: Sequence[float], apart: Sequence[float]) -> 
     distances `apart` from their median (1.4826 times that for normal ones), which a second slow one does not move.
     """
     return uncertainty + statistics.median(others) + max(ONE_NAME, 3 * 1.4826 * statistics.median(apart))
+
+
+# ---- throughput ----
+# A share of a known time that an implementation may deduct for its own loop and clock: these take microseconds, the
+# known times are milliseconds, and a sleep never ends early.
+OVERHEAD = 0.1
+UNDECIDED = 4.0  # ratios of times beyond this, or below its inverse, fail; between it and CLEARLY they decide nothing
+
+
+def quotient(exact: Fraction) -> float:
+    """Bound |computed − exact| of a quotient in float64 by division or by the rounded reciprocal.
+
+    Each operand is rounded once at most (a large integer), the operations twice, the exact side once.
+    """
+    return abs(float(exact)) * gamma(5, torch.float64)

@@ -166,3 +166,8 @@ memories = st.one_of(  # and the bytes that each parameter takes
     st.tuples(st.integers(0, 10**4) | st.integers(2**53, 2**70), st.sampled_from((16, 12, 1, 2, 4, 18, 7, 2**55))),
     st.tuples(st.integers(0, 10**12).map(lambda tenths: tenths / 10), st.sampled_from((16, 7, 0.5, 4.5, 0.25))),
 )
+
+# ---- throughput ----
+durations = st.integers(1, 10**12).map(lambda nanoseconds: nanoseconds / 10**9)  # seconds
+flop_counts = st.one_of(st.integers(0, 2**53), st.integers(2**53, 2**80))
+flop_rates = st.integers(1, 10**18).map(float)

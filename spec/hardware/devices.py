@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+from spec.hardware import processors
+
 
 def accelerators() -> list[torch.device]:
     """Return every accelerator present, in index order."""
@@ -56,6 +58,17 @@ def memory_rate(device: torch.device) -> float | None:
     properties = _properties(device)
     clock = getattr(properties, "memory_clock_rate", 0)  # kHz
     return clock * 1e3 * 2 * properties.memory_bus_width / 8 if clock else None
+
+
+def multiplies_bfloat16(device: torch.device) -> bool | None:
+    """Return whether the device has matrix or vector units that multiply bfloat16; None where nothing tells."""
+    if device.type == "cpu":
+        flags = set(processors.cpuinfo()[0].get("flags", "").split()) if processors.cpuinfo() else set()
+        return bool(flags & {"avx512_bf16", "amx_bf16"}) if "avx2" in flags else None
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return None
 
 
 def cache_bytes(device: torch.device) -> int:

@@ -4,7 +4,8 @@ import functools
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -97,6 +98,29 @@ def seconds(run: Run, device: torch.device) -> float:
     spent = clock() - start
     del kept  # freed once the clock has stopped
     return spent
+
+
+def queued(run: Run, device: torch.device) -> tuple[float, float]:
+    """Return the seconds until run() returns, and until the device has done what it was given."""
+    synchronize(device)
+    start = clock()
+    kept = run()
+    returned = clock() - start
+    synchronize(device)
+    done = clock() - start
+    del kept
+    return returned, done
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Work on one thread of the CPU: on a busy machine the wait for a second one can last longer than the work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def synchronize(device: torch.device) -> None:

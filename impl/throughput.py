@@ -1,0 +1,59 @@
+"""§2.2.4: the time of a product, FLOP/s, and model FLOPs utilisation."""
+
+import math
+from operator import index
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+__all__ = ["flop_per_second", "mfu", "time_matmul"]
+
+
+def time_matmul(a: Tensor, b: Tensor, trials: int = 5) -> float:
+    """Return the mean seconds of one a @ b, (m, k) @ (k, n), over as many products as there are trials.
+
+    The clock runs from an idle device until the product is done: devices work while Python goes on. A first product,
+    which may have to load and plan what the others reuse, is not timed. Raises ValueError where the operands are not
+    matrices that fit and where trials is less than 1, TypeError where it is not an integer.
+    """
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"{tuple(a.shape)} @ {tuple(b.shape)}: the inner sizes of two matrices must agree")
+    if index(trials) < 1:
+        raise ValueError(f"{trials} trials: at least one is needed")
+    _timed(a, b)
+    return sum(_timed(a, b) for _ in range(trials)) / trials
+
+
+def flop_per_second(flops: int, seconds: float) -> float:
+    """Return FLOPs ÷ seconds, in FLOP/s.
+
+    Raises ValueError for negative FLOPs, and for seconds that are not positive and finite.
+    """
+    if not flops >= 0 or not 0 < seconds < math.inf:
+        raise ValueError(f"{flops} FLOPs in {seconds} seconds")
+    return flops / seconds
+
+
+def mfu(actual_flop_per_second: float, promised_flop_per_second: float) -> float:
+    """Return the model FLOPs utilisation, achieved ÷ promised (PaLM, arXiv:2204.02311, appendix B).
+
+    It is at most 1 where the promise is the dense peak of the same device and dtype. Raises ValueError unless both
+    rates are positive and finite.
+    """
+    if not 0 < actual_flop_per_second < math.inf or not 0 < promised_flop_per_second < math.inf:
+        raise ValueError(f"{actual_flop_per_second} of {promised_flop_per_second} FLOP/s: not positive and finite")
+    return actual_flop_per_second / promised_flop_per_second
+
+
+def _timed(a: Tensor, b: Tensor) -> float:
+    _wait_for(a.device)
+    start = perf_counter()
+    a @ b
+    _wait_for(a.device)
+    return perf_counter() - start
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type != "cpu":  # which is done when a call returns
+        torch.accelerator.synchronize(device)

@@ -1,0 +1,36 @@
+"""Matrix products under control: each is counted, and takes as long as it is told to."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from torch.overrides import TorchFunctionMode
+
+PRODUCTS = {
+    *("__matmul__", "__rmatmul__", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "mv", "addmv", "dot", "vdot"),
+    *("inner", "linear", "einsum", "tensordot", "chain_matmul", "multi_dot", "linalg_multi_dot", "linalg_matmul"),
+    *("_int_mm", "_scaled_mm"),
+}
+
+
+class Pace(TorchFunctionMode):
+    """Counts the matrix products that this thread asks torch for, by whichever of its functions, and slows them down.
+
+    The i-th takes seconds[i] more than it does anyway, and after the last it begins again.
+    """
+
+    def __init__(self, seconds: Sequence[float]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seconds = seconds
+        self.products = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in PRODUCTS:
+            delay = self.seconds[self.products % len(self.seconds)]
+            self.products += 1
+            if delay:
+                time.sleep(delay)
+        return result

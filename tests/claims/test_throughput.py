@@ -1,0 +1,313 @@
+"""§2.2.4: how long a product takes, and how much of the promised speed that is."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from spec import bounds
+from spec import strategies as st
+from spec.claim import refutes, verifies
+from spec.claims import throughput
+from spec.hardware import devices, promises
+from spec.instruments import timer
+from spec.instruments.pace import Pace
+
+CPU = torch.device("cpu")
+MILLISECOND = 1e-3
+TRIALS = 6
+ATTEMPTS = 3  # of which the fastest counts: whatever else runs only slows it down
+# What each product takes, over and over: any six in a row have the mean 1 ms, and so have six of which every second
+# is left out; their median, minimum and maximum are 0, 0 and 3 ms.
+SCHEDULE = (0.0, 3 * MILLISECOND, 0.0)
+OBLONG = (48, 384, 480)  # no other product of these two operands takes as long, or nearly
+SMALL, LARGE = {"cpu": 128}, {"cpu": 384}  # rows of products past the knee; on accelerators:
+KNEE, FULL = 2048, 8192
+NOTES = 21.06e12  # FLOP/s: the notes' bfloat16 product
+PROMISED = 20.31e12  # FLOP/s: the peak that the notes look up, of another dtype
+CARD = "NVIDIA GeForce RTX 3070"
+
+
+def operands(rows, inner, columns, device, dtype=torch.float32):
+    """Return two random matrices that fit."""
+    generator = torch.Generator(device).manual_seed(rows)
+    return (
+        torch.rand(rows, inner, device=device, generator=generator).to(dtype),
+        torch.rand(inner, columns, device=device, generator=generator).to(dtype),
+    )
+
+
+def fastest(measure):
+    """Return the least of a few measurements."""
+    with timer.one_thread():
+        return min(measure() for _ in range(ATTEMPTS))
+
+
+def agrees(evidence, ratio, **inputs):
+    """Require a ratio of times near to 1; end undecided where it is neither near nor far off."""
+    off = max(ratio, 1 / ratio) if ratio > 0 else math.inf
+    if bounds.CLEARLY < off <= bounds.UNDECIDED:
+        evidence.ambiguous(f"the times' ratio is {ratio:.2f}: too noisy to tell")
+    evidence.at_most(ratio, bounds.CLEARLY, unit="times as long as measured", **inputs)
+    evidence.at_least(ratio, 1 / bounds.CLEARLY, unit="times as long as measured", **inputs)
+
+
+# ---- timing ----
+
+
+def timed_at_pace(impl, schedule, **trials):
+    """Return what time_matmul says where products take the times of the schedule, and how many products it ran."""
+    a, b = operands(2, 3, 4, CPU)
+
+    def measure():
+        with Pace(schedule) as pace:
+            seconds = impl.throughput.time_matmul(a, b, **trials)
+        counts.append(pace.products)
+        return seconds
+
+    counts = []
+    return fastest(measure), min(counts)
+
+
+@verifies(throughput.TIMING)
+def test_the_time_is_the_mean_of_the_trials(impl, evidence):
+    """Where every third product takes 3 ms and the others none, one product takes 1 ms on the average."""
+    seconds, _ = timed_at_pace(impl, SCHEDULE, trials=TRIALS)
+    mean = sum(SCHEDULE) / len(SCHEDULE)
+    evidence.at_least(seconds, (1 - bounds.OVERHEAD) * mean, unit="seconds", trials=TRIALS)
+    evidence.at_most(seconds, bounds.CLEARLY * mean, unit="seconds", trials=TRIALS)
+
+
+@verifies(throughput.TIMING)
+@pytest.mark.parametrize("trials", [1, 2, 17, np.int64(3)], ids=str)
+def test_there_are_as_many_products_as_trials(impl, evidence, trials):
+    """At least as many products run as there are trials, and each adds its time to the mean."""
+    seconds, products = timed_at_pace(impl, [MILLISECOND], trials=trials)
+    evidence.at_least(products, trials, unit="products")
+    evidence.at_least(seconds, (1 - bounds.OVERHEAD) * MILLISECOND, unit="seconds")
+    evidence.at_most(seconds, bounds.UNDECIDED * MILLISECOND, unit="seconds")
+
+
+@verifies(throughput.TIMING)
+def test_there_are_five_trials_unless_said_otherwise(impl, evidence):
+    """Without a number of trials at least five products run."""
+    evidence.at_least(timed_at_pace(impl, [0.0])[1], 5, unit="products")
+
+
+@verifies(throughput.TIMING)
+def test_an_independent_timer_agrees(impl, evidence, device):
+    """time_matmul returns what the kit's own timer measures, within its spread."""
+    rows, inner, columns = OBLONG if device.type == "cpu" else (KNEE, FULL, FULL)
+    a, b = operands(rows, inner, columns, device)
+    pairs = []
+    with timer.one_thread():
+        for _ in range(ATTEMPTS):
+            theirs = impl.throughput.time_matmul(a, b, trials=8)
+            pairs.append((theirs, timer.measure(lambda: a @ b, device, runs=8, warm_up=1).median))
+    theirs, ours = map(min, zip(*pairs, strict=True))
+    agrees(evidence, theirs / ours, shape=(rows, inner, columns))
+
+
+@verifies(throughput.TIMING)
+def test_the_time_grows_with_the_product(impl, evidence, device):
+    """Past the knee the time grows like B·D·K, within a factor of two."""
+    small, large = SMALL.get(device.type, KNEE), LARGE.get(device.type, FULL)
+    times = {}
+    for rows in (small, large):
+        a, b = operands(rows, rows, rows, device)
+        times[rows] = fastest(lambda: impl.throughput.time_matmul(a, b, trials=3))  # noqa: B023
+    agrees(evidence, times[large] / times[small] / (large / small) ** 3, rows=large, fewer_rows=small)
+
+
+@verifies(throughput.TIMING)
+def test_any_two_matrices_that_fit_are_timed_and_left_alone(impl, evidence):
+    """Matrices of any dtype and layout, empty ones too, take a time of zero or more and keep their values."""
+    dtypes = (torch.float32, torch.float64, torch.bfloat16, torch.int64)
+    for dtype, (rows, inner, columns) in product(dtypes, [(2, 3, 4), (1, 1, 1), (0, 3, 2), (3, 0, 2), (7, 1, 5)]):
+        a = torch.arange(rows * inner).reshape(rows, inner).to(dtype)
+        b = torch.arange(inner * columns).reshape(columns, inner).to(dtype).t()
+        kept_a, kept_b = a.clone(), b.clone()
+        seconds = impl.throughput.time_matmul(a=a, b=b, trials=2)
+        evidence.at_least(seconds, 0, unit="seconds", dtype=dtype, shape=(rows, inner, columns))
+        evidence.at_most(seconds, math.inf, unit="seconds", dtype=dtype, shape=(rows, inner, columns))
+        evidence.equal(a, kept_a, unit="left operand")
+        evidence.equal(b, kept_b, unit="right operand")
+
+
+@verifies(throughput.TIMING)
+def test_matrices_that_do_not_fit_and_trials_that_are_none_raise(impl, evidence):
+    """Inner sizes that differ and fewer trials than one are ValueErrors; trials that are no integer, TypeErrors."""
+    a, b = torch.ones(2, 3), torch.ones(3, 4)
+    for left, right in [(a, b.t()), (b, b), (a, a)]:
+        sizes = {"a": tuple(left.shape), "b": tuple(right.shape)}
+        evidence.raises(ValueError, lambda: impl.throughput.time_matmul(left, right), **sizes)  # noqa: B023
+    for trials in (0, -1):
+        evidence.raises(ValueError, lambda: impl.throughput.time_matmul(a, b, trials), trials=trials)  # noqa: B023
+    for trials in (2.5, "3", None):
+        evidence.raises(TypeError, lambda: impl.throughput.time_matmul(a, b, trials), trials=trials)  # noqa: B023
+
+
+# ---- FLOP/s and MFU ----
+
+
+@verifies(throughput.MFU)
+@given(flops=st.flop_counts, seconds=st.durations)
+def test_flop_per_second_is_flops_over_seconds(impl, evidence, flops, seconds):
+    """FLOP/s are FLOPs divided by seconds: neither thousands nor trillions of them."""
+    exact = Fraction(flops) / Fraction(seconds)
+    rate = impl.throughput.flop_per_second(flops, seconds)
+    evidence.close(rate, float(exact), tolerance=bounds.quotient(exact), unit="FLOP/s")
+
+
+@verifies(throughput.MFU)
+def test_flops_may_be_numpy_integers(impl, evidence):
+    """NumPy's integers of any width count FLOPs as Python's do."""
+    for kind in (np.int32, np.int64, np.uint32, np.uint64):
+        count = int(np.iinfo(kind).max)
+        exact = Fraction(count, 4)
+        rate = impl.throughput.flop_per_second(flops=kind(count), seconds=4.0)
+        evidence.close(rate, float(exact), tolerance=bounds.quotient(exact), unit="FLOP/s", kind=kind.__name__)
+
+
+@verifies(throughput.MFU)
+@given(achieved=st.flop_rates, promised=st.flop_rates)
+def test_mfu_is_achieved_over_promised(impl, evidence, achieved, promised):
+    """MFU is the achieved rate divided by the promised one, above 1 too: a part, not a percentage."""
+    exact = Fraction(achieved) / Fraction(promised)
+    share = impl.throughput.mfu(achieved, promised)
+    evidence.close(share, float(exact), tolerance=bounds.quotient(exact), unit="MFU")
+
+
+@verifies(throughput.MFU)
+def test_rates_that_are_no_rates_raise(impl, evidence):
+    """Rates and seconds that are not positive and finite and negative FLOPs are ValueErrors; words are TypeErrors."""
+    for bad in (0, 0.0, -0.0, -1, -1e12, math.inf, -math.inf, math.nan):
+        evidence.raises(ValueError, lambda: impl.throughput.mfu(bad, 1e12), achieved=bad)  # noqa: B023
+        evidence.raises(ValueError, lambda: impl.throughput.mfu(1e12, bad), promised=bad)  # noqa: B023
+        evidence.raises(ValueError, lambda: impl.throughput.flop_per_second(6, bad), seconds=bad)  # noqa: B023
+    evidence.raises(ValueError, lambda: impl.throughput.flop_per_second(-1, 1.0), flops=-1)
+    for word in ("1e12", None):
+        evidence.raises(TypeError, lambda: impl.throughput.mfu(word, 1e12), achieved=word)  # noqa: B023
+        evidence.raises(TypeError, lambda: impl.throughput.mfu(1e12, word), promised=word)  # noqa: B023
+        evidence.raises(TypeError, lambda: impl.throughput.flop_per_second(word, 1.0), flops=word)  # noqa: B023
+        evidence.raises(TypeError, lambda: impl.throughput.flop_per_second(6, word), seconds=word)  # noqa: B023
+
+
+@verifies(throughput.MFU)
+def test_the_promise_for_the_dtype_gives_a_share(impl, evidence):
+    """The notes' bfloat16 rate is 0.52 of what an RTX 3070 promises for bfloat16 accumulated in float32."""
+    promise = promises.promised(promises.find(CARD), "bfloat16").value
+    share = impl.throughput.mfu(NOTES, promise)
+    evidence.close(share, NOTES / promise, tolerance=bounds.quotient(Fraction(NOTES / promise)), unit="MFU")
+    evidence.at_most(share, 1, unit="MFU")
+
+
+@refutes(throughput.MFU)
+def test_a_promise_for_another_dtype_gives_more_than_all(impl, evidence):
+    """Divided by the same card's float32 peak, as in the notes, the same rate is 1.04 of it: more than there is."""
+    share = impl.throughput.mfu(NOTES, PROMISED)
+    evidence.at_least(share, 1, unit="MFU", achieved=NOTES, promised=PROMISED)
+    right = promises.promised(promises.find(CARD), "bfloat16").value
+    evidence.differs(NOTES / right, NOTES / PROMISED, unit="MFU", promised=right)
+
+
+# ---- devices ----
+
+
+@verifies(throughput.SYNCHRONIZE)
+def test_a_product_returns_before_it_is_done(evidence, accelerator):
+    """The call of a large product takes a small part of the time until the device is done."""
+    a, b = operands(FULL, FULL, FULL, accelerator)
+    timer.seconds(lambda: a @ b, accelerator)
+    returned, done = zip(*(timer.queued(lambda: a @ b, accelerator) for _ in range(ATTEMPTS)), strict=True)
+    evidence.at_most(min(returned) / min(done), 1 / bounds.CLEARLY, unit="of the time until it is done", rows=FULL)
+
+
+@verifies(throughput.SYNCHRONIZE)
+def test_the_time_is_the_devices_own(impl, evidence, accelerator):
+    """time_matmul takes as long as the device's own events say that a product does."""
+    a, b = operands(FULL, FULL, FULL, accelerator)
+    theirs = fastest(lambda: impl.throughput.time_matmul(a, b, trials=3))
+    ours = fastest(lambda: timer.device_seconds(lambda: a @ b, accelerator))
+    agrees(evidence, theirs / ours, rows=FULL)
+
+
+@verifies(throughput.SYNCHRONIZE)
+def test_what_was_queued_before_does_not_count(impl, evidence, accelerator):
+    """Products that are still queued when time_matmul is called leave no trace in what it returns."""
+    a, b = operands(FULL, FULL, FULL, accelerator)
+
+    def behind_others():
+        queue = [a @ b for _ in range(8)]
+        seconds = impl.throughput.time_matmul(a, b, trials=1)
+        del queue
+        return seconds
+
+    alone = fastest(lambda: impl.throughput.time_matmul(a, b, trials=1))
+    agrees(evidence, fastest(behind_others) / alone, queued=8)
+
+
+@verifies(throughput.SYNCHRONIZE)
+def test_a_slow_first_product_does_not_count(impl, evidence, accelerator):
+    """A first product that takes longer, as where the device has yet to load it, leaves no trace in the mean."""
+    a, b = operands(KNEE, KNEE, KNEE, accelerator)
+    usual = fastest(lambda: impl.throughput.time_matmul(a, b, trials=2))
+    slow = 32 * max(usual, MILLISECOND)
+
+    def from_cold():
+        with Pace([slow] + [0.0] * 99):
+            return impl.throughput.time_matmul(a, b, trials=2)
+
+    evidence.at_most(fastest(from_cold), slow / 2 / bounds.CLEARLY, unit="seconds", slow_first=slow)
+
+
+@verifies(throughput.HARDWARE)
+def test_the_same_product_reaches_another_rate_elsewhere(evidence, accelerator):
+    """A product's FLOP/s on the accelerator and on the CPU differ at least by a factor of two."""
+    rates = {}
+    for device in (CPU, accelerator):
+        a, b = operands(KNEE, KNEE, KNEE, device)
+        rates[device] = 2 * KNEE**3 / timer.measure(lambda: a @ b, device, runs=5).median  # noqa: B023
+    ratio = rates[accelerator] / rates[CPU]
+    if 1 / bounds.CLEARLY < ratio < bounds.CLEARLY:
+        evidence.ambiguous(f"the accelerator reaches {ratio:.2f} times the CPU's FLOP/s: too close to call")
+    evidence.at_least(max(ratio, 1 / ratio), bounds.CLEARLY, unit="times the other's FLOP/s", rows=KNEE)
+
+
+def speedup(rows, device):
+    """Return how many times faster a product is in bfloat16 than in float32, on one thread where it is the CPU's."""
+    a, b = operands(rows, rows, rows, device)
+    narrow = a.bfloat16(), b.bfloat16()
+    with timer.one_thread():
+        times = timer.sample({"wide": lambda: a @ b, "narrow": lambda: narrow[0] @ narrow[1]}, device, budget=0.02)
+    return min(times["wide"].taken) / min(times["narrow"].taken)
+
+
+@verifies(throughput.DTYPE)
+def test_bfloat16_is_faster_where_the_device_multiplies_it(evidence, device):
+    """A full product is faster in bfloat16 on a device with units for it, and far slower on a CPU without."""
+    has_units = devices.multiplies_bfloat16(device)
+    if has_units is None:
+        pytest.skip("torch does not tell whether this device has matrix units for bfloat16")
+    rows = 192 if device.type == "cpu" else FULL
+    gain = speedup(rows, device)
+    limit = bounds.SAME_SPEED if has_units else bounds.CLEARLY
+    if 1 / limit < gain < limit:
+        evidence.ambiguous(f"bfloat16 is {gain:.2f} times as fast as float32: too close to call")
+    if has_units:
+        evidence.at_least(gain, 1, unit="times as fast as float32", rows=rows)
+    else:
+        evidence.at_most(gain, 1 / bounds.CLEARLY, unit="times as fast as float32", rows=rows)
+
+
+@refutes(throughput.DTYPE)
+def test_a_tiny_product_is_not_twice_as_fast_in_bfloat16(evidence, device):
+    """A product of 8 × 8 matrices takes about the same time in both: its call outweighs its FLOPs."""
+    gain = speedup(8, device)
+    if bounds.CLEARLY < gain <= bounds.UNDECIDED:
+        evidence.ambiguous(f"bfloat16 is {gain:.2f} times as fast as float32: too noisy to tell")
+    evidence.at_most(gain, bounds.CLEARLY, unit="times as fast as float32", rows=8)
