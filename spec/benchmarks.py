@@ -109,6 +109,10 @@ class Meter:
         self.budget = budget  # seconds of measuring, shared by the variants
         self.node = node
 
+    @property
+    def timed(self) -> bool:
+        return not self.untimed
+
     def rate(self, name: str, work: Work, device: torch.device, *, flush: bool | None = None) -> Rate:
         """Time one thing."""
         return self.rates({name: work}, device, flush=flush)[name]

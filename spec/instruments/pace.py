@@ -20,7 +20,7 @@ class Pace(TorchFunctionMode):
     """
 
     def __init__(self, seconds: Sequence[float]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.seconds = seconds
         self.products = 0
 

@@ -1,6 +1,7 @@
 """§2.2.4: how long a product takes, and how much of the promised speed that is."""
 
 import math
+import statistics
 from fractions import Fraction
 from itertools import product
 
@@ -83,7 +84,7 @@ def test_the_time_is_the_mean_of_the_trials(impl, evidence):
 
 
 @verifies(throughput.TIMING)
-@pytest.mark.parametrize("trials", [1, 2, 17, np.int64(3)], ids=str)
+@pytest.mark.parametrize("trials", [1, 2, 9, np.int64(3)], ids=str)
 def test_there_are_as_many_products_as_trials(impl, evidence, trials):
     """At least as many products run as there are trials, and each adds its time to the mean."""
     seconds, products = timed_at_pace(impl, [MILLISECOND], trials=trials)
@@ -107,7 +108,7 @@ def test_an_independent_timer_agrees(impl, evidence, device):
     with timer.one_thread():
         for _ in range(ATTEMPTS):
             theirs = impl.throughput.time_matmul(a, b, trials=8)
-            pairs.append((theirs, timer.measure(lambda: a @ b, device, runs=8, warm_up=1).median))
+            pairs.append((theirs, statistics.fmean(timer.measure(lambda: a @ b, device, runs=8, warm_up=1).taken)))
     theirs, ours = map(min, zip(*pairs, strict=True))
     agrees(evidence, theirs / ours, shape=(rows, inner, columns))
 

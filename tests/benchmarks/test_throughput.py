@@ -1,0 +1,69 @@
+"""§2.2.4: the FLOP/s of products, against what the device promises."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from spec import benchmarks
+from spec.benchmarks import Work
+from spec.claim import verifies
+from spec.claims import throughput
+from spec.hardware import devices
+from spec.instruments import fitting
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.float16)
+MODERATE = {"cpu": 1024}  # rows of a square product that fills the device; on accelerators:
+FULL = 8192
+NOTES = 16384  # points of the notes' product; twice as many inputs and half as many outputs
+
+
+def multiply(points, inputs, outputs, dtype, device):
+    """Return the work of one product of random (points, inputs) and (inputs, outputs) matrices."""
+    generator = torch.Generator(device).manual_seed(points)
+    a = torch.rand(points, inputs, generator=generator, device=device).to(dtype)
+    b = torch.rand(inputs, outputs, generator=generator, device=device).to(dtype)
+    values = points * inputs + inputs * outputs + points * outputs
+    return Work(
+        lambda: a @ b,
+        flops=2 * points * inputs * outputs,
+        bytes=values * dtype.itemsize,
+        dtype=dtype,
+        shape=(points, inputs, outputs),
+    )
+
+
+def largest(make, side):
+    """Return the work of this size, or of half of it where memory runs out, which its note then says."""
+    work, _, note = fitting.fitting(make, side, least=32)
+    return replace(work, note=note)
+
+
+def dtypes_of(device):
+    """Return the dtypes that a device multiplies at a speed worth a measurement."""
+    if device.type == "mps":
+        return [dtype for dtype in DTYPES if dtype is not torch.float64]
+    slow = {torch.float16} | (set() if devices.multiplies_bfloat16(device) else {torch.bfloat16})
+    return [dtype for dtype in DTYPES if device.type != "cpu" or dtype not in slow]
+
+
+@verifies(throughput.MFU)
+def test_products_reach_a_part_of_what_is_promised(evidence, meter, device):
+    """The FLOP/s of a product of each dtype are more than none and no more than its dense peak, where that is known."""
+    rows = MODERATE.get(device.type, FULL) if meter.timed else 128
+    works = {}
+    for dtype in dtypes_of(device):
+        work = largest(lambda side, dtype=dtype: multiply(side, side, side, dtype, device), rows)
+        works[f"{str(dtype).removeprefix('torch.')} product"] = work
+    for rate in meter.rates(works, device).values():
+        benchmarks.within_promise(evidence, rate)
+
+
+@verifies(throughput.MFU)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_the_notes_product_reaches_a_part_of_what_is_promised(evidence, meter, accelerator, dtype):
+    """The notes' own product, 16384 × 32768 by 32768 × 8192, stays below the dense peak of its dtype."""
+    points = NOTES if meter.timed else 64
+    work = largest(lambda points: multiply(points, 2 * points, points // 2, dtype, accelerator), points)
+    rate = meter.rate(f"the notes' product in {str(dtype).removeprefix('torch.')}", work, accelerator)
+    benchmarks.within_promise(evidence, rate)
