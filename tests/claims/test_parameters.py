@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from torch import nn
 
 from spec import bounds
@@ -23,12 +23,20 @@ from spec.samples import (
     some_is_off,
     standardised,
 )
-from spec.streams import kept, seeded
+from spec.streams import kept, seed_torch, seeded
 
 FUNCTIONS = ("normal", "scaled_normal", "truncated_normal")
 NUMBERS = (int, np.int32, np.uint16, np.int64)
 MANY = (512, 1024)  # half a million weights
 POINTS = 32  # inputs to a layer at a time
+
+
+def needs(dtype, device):
+    """Drop an example whose dtype the device lacks."""
+    try:
+        torch.empty(0, dtype=dtype, device=device)
+    except (TypeError, RuntimeError):
+        reject()
 
 
 def in_place(weight, factor):
@@ -88,6 +96,8 @@ def test_weights_are_parameters(impl, evidence, device):
     for name in FUNCTIONS:
         draw = getattr(impl.parameters, name)
         for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            if dtype is torch.float64 and device.type == "mps":
+                continue
             weights = draw(3, 2, generator=seeded(1, device), dtype=dtype, device=device)
             inputs = {"function": name, "dtype": dtype}
             is_parameter(evidence, weights, **inputs)
@@ -100,24 +110,20 @@ def test_weights_are_parameters(impl, evidence, device):
 
 @verifies(parameters.IS_TENSOR)
 def test_dtype_and_device_are_torchs_unless_given(impl, evidence):
-    """Without a dtype it is torch's default one; the device may be given by its name."""
+    """Without a dtype it is torch's default one; the device may be given by its name, but has to exist."""
     before = torch.get_default_dtype()
     for name in FUNCTIONS:
-        draw = getattr(impl.parameters, name)
+        draw = partial(getattr(impl.parameters, name), 3, 2, generator=seeded(1))
         for dtype in (torch.float64, torch.float32):
             torch.set_default_dtype(dtype)
             try:
-                weights = draw(3, 2, generator=seeded(1))
+                weights = draw()
             finally:
                 torch.set_default_dtype(before)
             evidence.equal(weights.dtype, dtype, unit="dtype", function=name)
             evidence.equal(weights.device.type, "cpu", unit="device", function=name)
-        with kept():
-            try:
-                where = draw(3, 2, device="meta").device.type
-            except RuntimeError:  # redrawing what lies outside needs values, which a meta tensor has none of
-                where = "meta" if name == "truncated_normal" else "an error"
-        evidence.equal(where, "meta", unit="device", function=name)
+        evidence.equal(draw(device="cpu").device.type, "cpu", unit="device", function=name)
+        evidence.raises((RuntimeError, ValueError), partial(draw, device="nowhere"), function=name, device="nowhere")
 
 
 @verifies(parameters.IS_TENSOR)
@@ -228,6 +234,7 @@ def outputs_vary(evidence, draw, fan_in, seed, device, growth):
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, seed=st.seeds)
 def test_normal_weights_are_standard_normal(impl, evidence, device, shape, dtype, seed):
     """`normal` weights are independent and standard normal, the same ones from the same state of a generator."""
+    needs(dtype, device)
     draw = partial(impl.parameters.normal, *shape, dtype=dtype, device=device)
     values = standardised(drawn_twice(evidence, draw, seed, device), 1.0)
     are_spread(evidence, values, dtype)
@@ -242,9 +249,9 @@ def test_without_a_generator_weights_come_from_torchs_own_stream(impl, evidence,
     for name in FUNCTIONS:
         draw = partial(getattr(impl.parameters, name), 30, 20, device=device)
         with kept(device):
-            torch.manual_seed(seed)
+            seed_torch(seed, device)
             first, second = draw().detach(), draw().detach()
-            torch.manual_seed(seed)
+            seed_torch(seed, device)
             again = draw().detach()
         evidence.equal(again, first, unit="from the same state of torch's stream", function=name)
         evidence.differs(second, first, unit="from its next state", function=name)
@@ -254,6 +261,7 @@ def test_without_a_generator_weights_come_from_torchs_own_stream(impl, evidence,
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, seed=st.seeds)
 def test_scaled_weights_have_a_deviation_of_one_over_the_root_of_fan_in(impl, evidence, device, shape, dtype, seed):
     """`scaled_normal` weights times √fan_in are independent and standard normal, whatever fan_out is."""
+    needs(dtype, device)
     draw = partial(impl.parameters.scaled_normal, *shape, dtype=dtype, device=device)
     values = standardised(drawn_twice(evidence, draw, seed, device), 1 / math.sqrt(shape[0]))
     are_spread(evidence, values, dtype)
@@ -268,16 +276,25 @@ def test_outputs_of_scaled_weights_vary_as_the_inputs_do(impl, evidence, device,
     outputs_vary(evidence, impl.parameters.scaled_normal, fan_in, seed, device, 1.0)
 
 
-@verifies(parameters.GROWTH, parameters.SCALED)
+@verifies(parameters.GROWTH)
 @settings(max_examples=3)
 @given(seed=st.seeds)
-def test_half_a_million_weights(impl, evidence, device, seed):
-    """Many weights have the predicted deviation to one percent, and neither rows nor columns of a fixed length."""
-    for name, deviation in (("normal", 1.0), ("scaled_normal", 1 / math.sqrt(MANY[0]))):
-        draw = getattr(impl.parameters, name)
-        values = standardised(draw(*MANY, generator=seeded(seed, device), device=device), deviation)
-        are_spread(evidence, values, torch.float32)
-        some_is_off(evidence, values)
+def test_many_normal_weights(impl, evidence, device, seed):
+    """Half a million weights have unit deviation to one percent, and neither rows nor columns of a fixed length."""
+    values = standardised(impl.parameters.normal(*MANY, generator=seeded(seed, device), device=device), 1.0)
+    are_spread(evidence, values, torch.float32)
+    some_is_off(evidence, values)
+
+
+@verifies(parameters.SCALED)
+@settings(max_examples=3)
+@given(seed=st.seeds)
+def test_many_scaled_weights(impl, evidence, device, seed):
+    """Half a million weights have 1/√fan_in to one percent, and neither rows nor columns of a fixed length."""
+    weights = impl.parameters.scaled_normal(*MANY, generator=seeded(seed, device), device=device)
+    values = standardised(weights, 1 / math.sqrt(MANY[0]))
+    are_spread(evidence, values, torch.float32)
+    some_is_off(evidence, values)
 
 
 @refutes(parameters.SCALED)
@@ -307,6 +324,7 @@ def test_xaviers_rule_is_another_one(impl, evidence, shape, seed):
 @given(seed=st.seeds, dtype=st.weight_dtypes)
 def test_the_largest_of_n_grows(impl, evidence, device, seed, dtype):
     """The largest of n weights is near √(2·ln n): beyond any bound, if n is large enough."""
+    needs(dtype, device)
     generator = seeded(seed, device)
     for count in (2**4, 2**8, 2**12):
         weights = impl.parameters.normal(count // 4, 4, generator=generator, dtype=dtype, device=device)
@@ -325,6 +343,7 @@ def test_the_largest_of_a_million_lies_beyond_four(impl, evidence, device, seed)
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, bound=st.cuts, seed=st.seeds)
 def test_truncated_weights_lie_within_the_bound(impl, evidence, device, shape, dtype, bound, seed):
     """`truncated_normal` weights are independent and normal, given that none lies beyond bound/√fan_in."""
+    needs(dtype, device)
     draw = partial(impl.parameters.truncated_normal, *shape, bound=bound, dtype=dtype, device=device)
     values = standardised(drawn_twice(evidence, draw, seed, device), 1 / math.sqrt(shape[0]))
     are_cut_off(evidence, values, bound, dtype)
@@ -336,7 +355,7 @@ def test_truncated_weights_lie_within_the_bound(impl, evidence, device, shape, d
 @verifies(parameters.TRUNCATED)
 @settings(max_examples=3)
 @given(seed=st.seeds)
-def test_half_a_million_weights_truncated_at_three_deviations(impl, evidence, device, seed):
+def test_many_weights_truncated_at_three_deviations(impl, evidence, device, seed):
     """By default weights are cut off at ±3 standard deviations, which leaves 0.9866 of the deviation."""
     weights = impl.parameters.truncated_normal(*MANY, generator=seeded(seed, device), device=device)
     values = standardised(weights, 1 / math.sqrt(MANY[0]))
