@@ -177,6 +177,13 @@ def pytest_benchmark_generate_machine_info(config: pytest.Config) -> dict[str, o
     return benchmarks.machine_info(config.stash[RECEIPT])
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_commit_info(commit_info: dict[str, object]) -> None:
+    """Leave out what people name after themselves."""
+    for name in ("project", "branch"):
+        commit_info.pop(name, None)
+
+
 @pytest.hookimpl(wrapper=True, trylast=True)  # inside the capturing of output, which would undo our redirection
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     ties = collection.claims_of(item)
