@@ -1,7 +1,7 @@
 """What a test measured against what its claim predicts: asserted, and kept for the report."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from numbers import Real
@@ -18,6 +18,7 @@ from spec.implementation import ImplementationError
 Json = dict[str, Any]
 AMBIGUOUS = "ambiguous: "  # how the reason of an undecided test begins
 SHOWN = 120  # characters of one input or value in a message
+POINTS = 200  # of one series
 
 
 class EvidenceError(AssertionError):
@@ -59,11 +60,12 @@ class Evidence:
         self.rerun = ""
         self.records: dict[tuple[str, str], Record] = {}
         self.example: Mapping[str, object] = {}
+        self.curves: dict[str, Json] = {}
 
     @contextmanager
     def running(self, claim: str, rerun: str, inputs: Mapping[str, object]) -> Iterator[None]:
         """Collect records for one test of `claim`; `rerun` is the command that runs it alone."""
-        self.claim, self.rerun, self.records, self.example = claim, rerun, {}, inputs
+        self.claim, self.rerun, self.records, self.example, self.curves = claim, rerun, {}, inputs, {}
         yield
 
     def equal(self, measured: object, predicted: object, *, unit: str = "", **inputs: object) -> None:
@@ -106,6 +108,13 @@ class Evidence:
         except Exception as raised:
             measured = predicted if isinstance(raised, error) else type(raised).__name__
         self.equal(measured, predicted, **inputs)
+
+    def series(self, name: str, xs: Sequence[float], ys: Sequence[float], *, unit: str = "", along: str = "") -> None:
+        """Keep a curve for the report: `ys` in `unit` over `xs` in `along`. A test's later one replaces it by name."""
+        if not len(xs) == len(ys) <= POINTS:
+            raise ValueError(f"a series has as many xs as ys and at most {POINTS}, not {len(xs)} and {len(ys)}")
+        points = [[plain(compare.python(value)) for value in values] for values in (xs, ys)]
+        self.curves[name] = {"name": name, "unit": unit, "along": along, "xs": points[0], "ys": points[1]}
 
     def ambiguous(self, reason: str) -> NoReturn:
         """End the test undecided: it counts neither for nor against its claim."""

@@ -99,6 +99,8 @@ def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iter
                 evidence.fail("measured nothing: a test of a claim ends in evidence.equal, close, at_most, …")
         finally:
             item.user_properties.append(("evidence", json.dumps([{"role": role} | each for each in evidence.json()])))
+            if evidence.curves:
+                item.user_properties.append(("series", json.dumps(list(evidence.curves.values()))))
 
 
 def _settle(error: BaseException, package: str, evidence: Evidence, once: str = "") -> NoReturn:

@@ -54,6 +54,7 @@ class Reporter:
             )
         outcome = self.outcomes[report.nodeid]
         outcome.evidence = json.loads(str(told.get("evidence", "[]")))
+        outcome.series = json.loads(str(told.get("series", "[]")))
         if report.failed:  # also one of xdist's workers that died
             outcome.verdict, outcome.reason = Verdict.FAILS, _first_line(report)
         elif report.skipped:

@@ -30,6 +30,7 @@ class Outcome:
     verdict: Verdict
     reason: str = ""
     evidence: list[Json] = field(default_factory=list)
+    series: list[Json] = field(default_factory=list)
     expected: dict[str, list[str]] = field(default_factory=dict)  # by claim, its tests on this device, run or not
 
 
@@ -42,6 +43,7 @@ class Finding:
     verdict: Verdict
     reason: str
     evidence: list[Json]
+    series: list[Json] = field(default_factory=list)
 
     def json(self) -> Json:
         """Return this row of the report as plain JSON values."""
@@ -58,6 +60,7 @@ class Finding:
             "verdict": self.verdict.value,
             "reason": self.reason,
             "evidence": self.evidence,
+            "series": self.series,
         }
 
 
@@ -83,10 +86,11 @@ def _judge(claim: Claim, device: str, outcomes: list[Outcome]) -> Finding:
     verdict = next(v for v in worst if any(o.verdict is v for o in outcomes))
     reasons = dict.fromkeys(o.reason for o in outcomes if o.verdict is verdict and o.reason)
     evidence = [record | {"test": o.test} for o in outcomes for record in o.evidence]
+    series = [{"test": o.test} | curve for o in outcomes for curve in o.series]
     if verdict is Verdict.HOLDS:
         ran = {o.test for o in outcomes}
         every = ran.union(*(o.expected.get(claim.id, []) for o in outcomes))
         if missing := [test.split("::", 1)[-1] for test in sorted(every - ran)]:
             verdict = Verdict.UNCHECKED
             reasons = {f"{len(ran)} of its {len(every)} tests ran, all passed; not run: {', '.join(missing)}": None}
-    return Finding(claim, device, verdict, "; ".join(reasons), evidence)
+    return Finding(claim, device, verdict, "; ".join(reasons), evidence, series)

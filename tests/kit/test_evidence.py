@@ -186,6 +186,26 @@ def test_the_drawn_example_is_shown_before_what_the_test_adds(evidence):
     )
 
 
+def test_a_series_is_kept_as_plain_numbers(evidence):
+    """Curves of any numbers come out as JSON, the later of two by one name alone; the next test begins without any."""
+    evidence.series("law", [0, 1], [9, 9])
+    evidence.series("law", range(3), torch.tensor([1, NAN, INF]), unit="bytes", along="steps")
+    evidence.series("mean", np.arange(2), np.float32([0.5, 2]))
+    assert json.loads(json.dumps(list(evidence.curves.values()), allow_nan=False)) == [
+        {"name": "law", "unit": "bytes", "along": "steps", "xs": [0, 1, 2], "ys": [1.0, "nan", "inf"]},
+        {"name": "mean", "unit": "", "along": "", "xs": [0, 1], "ys": [0.5, 2.0]},
+    ]
+    with evidence.running("flops.matmul", "", {}):
+        assert evidence.curves == {}
+
+
+@pytest.mark.parametrize(("xs", "ys"), [(range(201), range(201)), (range(3), range(2))])
+def test_a_series_is_short_and_even(evidence, xs, ys):
+    """More than 200 points, or xs without their ys, are a mistake of the test's."""
+    with pytest.raises(ValueError, match="at most 200"):
+        evidence.series("law", xs, ys)
+
+
 def test_a_check_costs_microseconds(evidence):
     """A passing check on numbers costs microseconds: a claim's tests make thousands."""
     costs = {

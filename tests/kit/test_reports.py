@@ -33,6 +33,7 @@ def test_floor(evidence, value):
     evidence.at_most(value, 2, unit="units")
     evidence.at_least(value, float("-inf"), unit="units")
     evidence.close(value, value, tolerance=0.5, unit="units")
+    evidence.series("curve", range(2), [value, float("inf")], unit="units", along="steps")
 
 @verifies(storage.ODD)
 def test_odd(evidence):
@@ -94,7 +95,7 @@ def test_a_report_keeps_to_the_schema(whole):
 def test_a_row_says_what_is_claimed_and_what_was_found(whole):
     """Each row repeats the claim in full, and carries the evidence with its test."""
     row = whole.run("--spec-impl=mine").claims["storage.double"]
-    assert {name: row[name] for name in row if name != "evidence"} == {
+    assert {name: row[name] for name in row if name not in ("evidence", "series")} == {
         "id": "storage.double",
         "section": "2.2",
         "statement": "Twice as many take twice as much.",
@@ -110,6 +111,20 @@ def test_a_row_says_what_is_claimed_and_what_was_found(whole):
         ("test_double", "exact"),
         ("test_refutes", "not"),
     ]
+    assert row["series"] == []
+
+
+def test_a_row_keeps_what_its_tests_drew(whole):
+    """A series comes with its test, and with as many xs as ys."""
+    (curve,) = whole.run("--spec-impl=mine").claims["storage.floor"]["series"]
+    assert curve["test"].endswith("::test_floor")
+    assert curve["xs"] == [0, 1]
+    assert curve["ys"][1] == "inf"
+    assert {name: curve[name] for name in ("name", "unit", "along")} == {
+        "name": "curve",
+        "unit": "units",
+        "along": "steps",
+    }
 
 
 def drop(report, *path):
@@ -142,6 +157,8 @@ def drop(report, *path):
         lambda report: report["claims"][1]["evidence"][0].update(extremes=[1, 2, 3]),
         lambda report: report["claims"][1]["evidence"][0].update(measured=[1]),
         lambda report: report["claims"][1]["evidence"][0].update(relation="about"),
+        lambda report: report["claims"][2]["series"][0].update(xs=list(range(201))),
+        lambda report: drop(report, "claims", 2, "series", 0, "unit"),
     ],
 )
 def test_the_schema_is_strict(whole, spoil):
