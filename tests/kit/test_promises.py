@@ -238,7 +238,7 @@ def settings():
 
 
 @pytest.mark.parametrize(("precision", "expected"), [("highest", 66.9e12), ("high", 494.7e12), ("medium", 494.7e12)])
-def test_tf32_chooses_its_column(device, settings, precision, expected):
+def test_tf32_chooses_its_column(called, settings, precision, expected):
     """float32 promises the TF32 peak exactly where torch may round products to TF32."""
     torch.set_float32_matmul_precision(precision)
     promise = Promises().peak(called("NVIDIA H200", 132), torch.float32)

@@ -1,0 +1,418 @@
+"""Wrong times, rates and devices; and unusual right ones."""
+
+import math
+import statistics
+import time
+import timeit
+from fractions import Fraction
+from operator import index
+
+import numpy as np
+import torch
+import torch.utils.benchmark
+
+from impl import throughput as right
+from spec.claims import throughput
+from spec.hardware import devices
+from spec.instruments import timer
+from tests.kit.overlay import mutant, twin
+
+time_matmul, flop_per_second, mfu = right.time_matmul, right.flop_per_second, right.mfu
+queued, has_units = timer.queued, devices.multiplies_bfloat16
+
+
+def _checked(a, b, trials):
+    """Refuse what the contract refuses."""
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or index(trials) < 1:
+        raise ValueError("no product, or no trials")
+
+
+def _times(a, b, trials, wait=True):
+    """Return the seconds of each trial."""
+    _checked(a, b, trials)
+    taken = []
+    for _ in range(trials):
+        start = time.perf_counter()
+        a @ b
+        if wait and a.device.type != "cpu":
+            torch.accelerator.synchronize(a.device)
+        taken.append(time.perf_counter() - start)
+    return taken
+
+
+# ---- time_matmul ----
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def returns_the_total(a, b, trials=5):
+    """Returns the seconds of all the trials together."""
+    return time_matmul(a, b, trials) * trials
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def divides_twice(a, b, trials=5):
+    """Divides by the number of trials once too often."""
+    return time_matmul(a, b, trials) / trials
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def counts_milliseconds(a, b, trials=5):
+    """Returns milliseconds."""
+    return time_matmul(a, b, trials) * 1e3
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def counts_nanoseconds_as_microseconds(a, b, trials=5):
+    """Takes the nanoseconds of the clock for billionths of milliseconds."""
+    return time_matmul(a, b, trials) / 1e3
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def times_an_empty_call(a, b, trials=5):
+    """Makes a function of the product and never calls it."""
+    _checked(a, b, trials)
+    return timeit.timeit(lambda: lambda: a @ b, number=trials) / trials
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def takes_the_fastest(a, b, trials=5):
+    """Returns the least of the trials instead of their mean."""
+    return min(_times(a, b, trials))
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def takes_the_median(a, b, trials=5):
+    """Returns the median of the trials instead of their mean."""
+    return statistics.median(_times(a, b, trials))
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def takes_the_slowest(a, b, trials=5):
+    """Returns the most of the trials instead of their mean."""
+    return max(_times(a, b, trials))
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def cuts_off_the_extremes(a, b, trials=5):
+    """Leaves out the fastest and the slowest trial."""
+    taken = sorted(_times(a, b, trials))
+    return statistics.fmean(taken[1:-1] or taken)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def always_runs_five_trials(a, b, trials=5):
+    """Takes no notice of how many trials are asked for."""
+    _checked(a, b, trials)
+    return time_matmul(a, b, 5)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def runs_one_trial(a, b, trials=5):
+    """Runs one product whatever is asked for."""
+    _checked(a, b, trials)
+    return _times(a, b, 1)[0]
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def leaves_out_a_trial(a, b, trials=5):
+    """Runs one product less, but divides by all."""
+    return sum(_times(a, b, trials)[1:]) / trials
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def has_three_trials_by_default(a, b, trials=3):
+    """Runs three trials unless told otherwise."""
+    return time_matmul(a, b, trials)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def times_the_processor(a, b, trials=5):
+    """Counts the seconds that the process computes, not those that pass."""
+    _checked(a, b, trials)
+    start = time.process_time()
+    for _ in range(trials):
+        a @ b
+    return (time.process_time() - start) / trials
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def estimates_the_time(a, b, trials=5):
+    """Returns the FLOPs divided by a guess of the device's speed, and times nothing."""
+    _checked(a, b, trials)
+    return 2 * a.shape[0] * a.shape[1] * b.shape[1] / 1e12
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def times_one_row(a, b, trials=5):
+    """Multiplies the first row only."""
+    _checked(a, b, trials)
+    return time_matmul(a[:1], b, trials)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def times_the_gram_matrix(a, b, trials=5):
+    """Multiplies the left operand with itself."""
+    _checked(a, b, trials)
+    return time_matmul(a, a.t(), trials)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def overwrites_an_operand(a, b, trials=5):
+    """Leaves the left operand full of zeros."""
+    seconds = time_matmul(a, b, trials)
+    a.zero_()
+    return seconds
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def times_less_without_trials(a, b, trials=5):
+    """Returns 0 where no trials are asked for, and where there are fewer than none."""
+    return time_matmul(a, b, trials) if index(trials) > 0 else 0.0
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def rounds_the_number_of_trials(a, b, trials=5):
+    """Takes two and a half trials for two, and the text "3" for three."""
+    return time_matmul(a, b, int(trials))
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.SYNCHRONIZE)
+def does_not_wait(a, b, trials=5):
+    """Stops the clock as soon as the last product is issued."""
+    if a.device.type != "cpu":
+        torch.accelerator.synchronize(a.device)
+    return sum(_times(a, b, trials, wait=False)) / trials
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.SYNCHRONIZE)
+def waits_once_the_clock_has_stopped(a, b, trials=5):
+    """Waits for the device outside the timed part."""
+    seconds = sum(_times(a, b, trials, wait=False)) / trials
+    if a.device.type != "cpu":
+        torch.accelerator.synchronize(a.device)
+    return seconds
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.SYNCHRONIZE)
+def starts_on_a_busy_device(a, b, trials=5):
+    """Starts the clock while the device still works on what was queued before."""
+    return sum(_times(a, b, trials)) / trials
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.SYNCHRONIZE)
+def counts_the_first_product(a, b, trials=5):
+    """Times the first product too, which may be slow."""
+    if a.device.type != "cpu":
+        torch.accelerator.synchronize(a.device)
+    return sum(_times(a, b, trials)) / trials
+
+
+# ---- rates ----
+
+
+@mutant("impl.throughput.flop_per_second", caught_by=throughput.MFU)
+def counts_teraflops(flops, seconds):
+    """Returns trillions of FLOP/s."""
+    return flop_per_second(flops, seconds) / 1e12
+
+
+@mutant("impl.throughput.flop_per_second", caught_by=throughput.MFU)
+def multiplies_by_the_time(flops, seconds):
+    """Multiplies where it has to divide."""
+    return flop_per_second(flops, seconds) and flops * seconds
+
+
+@mutant("impl.throughput.flop_per_second", caught_by=throughput.MFU)
+def counts_whole_flop_per_second(flops, seconds):
+    """Rounds down to whole FLOP/s."""
+    return flop_per_second(flops, seconds) // 1
+
+
+@mutant("impl.throughput.flop_per_second", caught_by=throughput.MFU)
+def divides_in_single_precision(flops, seconds):
+    """Loses digits on the way."""
+    return float(np.float32(flop_per_second(flops, seconds)))
+
+
+@mutant("impl.throughput.flop_per_second", caught_by=throughput.MFU)
+def takes_no_time_for_infinitely_fast(flops, seconds):
+    """Returns infinity where no seconds passed."""
+    return math.inf if seconds == 0 else flop_per_second(flops, seconds)
+
+
+@mutant("impl.throughput.mfu", caught_by=throughput.MFU)
+def counts_per_cent(actual_flop_per_second, promised_flop_per_second):
+    """Returns a percentage."""
+    return 100 * mfu(actual_flop_per_second, promised_flop_per_second)
+
+
+@mutant("impl.throughput.mfu", caught_by=throughput.MFU)
+def divides_the_promise(actual_flop_per_second, promised_flop_per_second):
+    """Divides the promised rate by the achieved one."""
+    return mfu(promised_flop_per_second, actual_flop_per_second)
+
+
+@mutant("impl.throughput.mfu", caught_by=throughput.MFU)
+def stops_at_one(actual_flop_per_second, promised_flop_per_second):
+    """Hides a promise that is too small: returns 1 for more."""
+    return min(mfu(actual_flop_per_second, promised_flop_per_second), 1.0)
+
+
+@mutant("impl.throughput.mfu", caught_by=throughput.MFU)
+def accepts_infinite_promises(actual_flop_per_second, promised_flop_per_second):
+    """Returns 0 where the promise is infinite."""
+    if promised_flop_per_second == math.inf:
+        return 0.0
+    return mfu(actual_flop_per_second, promised_flop_per_second)
+
+
+@mutant("impl.throughput.mfu", caught_by=throughput.MFU)
+def accepts_what_is_no_number(actual_flop_per_second, promised_flop_per_second):
+    """Lets NaN through."""
+    if math.isnan(promised_flop_per_second) or math.isnan(actual_flop_per_second):
+        return math.nan
+    return mfu(actual_flop_per_second, promised_flop_per_second)
+
+
+@mutant("impl.throughput.mfu", caught_by=throughput.MFU)
+def reads_rates_from_text(actual_flop_per_second, promised_flop_per_second):
+    """Takes the text "1e12" for a rate."""
+    return mfu(float(actual_flop_per_second or 0), float(promised_flop_per_second or 0))
+
+
+# ---- devices ----
+
+
+@mutant("spec.instruments.timer.queued", caught_by=throughput.SYNCHRONIZE)
+def waits_within_the_call(run, device):
+    """Works on a device whose calls return when the product is done."""
+    _, done = queued(run, device)
+    return done, done
+
+
+@mutant("spec.instruments.timer.measure", caught_by=throughput.HARDWARE)
+def always_times_the_cpu(run, device, **options):
+    """Finds every device as fast as one that takes a second."""
+    return timer.Timing(1.0, 1.0, 1.0, 5)
+
+
+@mutant("spec.hardware.devices.multiplies_bfloat16", caught_by=throughput.DTYPE)
+def mistakes_the_units(device):
+    """Takes a device with units for bfloat16 for one without, and the other way round."""
+    return not has_units(device)
+
+
+@mutant("torch.Tensor.bfloat16", caught_by=throughput.DTYPE)
+def converts_to_float64(self):
+    """Stands for a device that is slower in its second dtype than in its first."""
+    return self.double()
+
+
+# ---- unusual and right ----
+
+
+@twin("impl.throughput.time_matmul")
+def reads_the_processors_counter(a, b, trials=5):
+    """Uses the nanoseconds of another clock, and one interval for all the trials."""
+    _checked(a, b, trials)
+    a @ b
+    if a.device.type != "cpu":
+        torch.accelerator.synchronize(a.device)
+    start = time.monotonic_ns()
+    for _ in range(trials):
+        a @ b
+    if a.device.type != "cpu":
+        torch.accelerator.synchronize(a.device)
+    return (time.monotonic_ns() - start) / trials / 10**9
+
+
+@twin("impl.throughput.time_matmul")
+def repeats_with_timeit(a, b, trials=5):
+    """Lets Python's own timeit repeat the product, without a warm-up on the CPU, as in the notes."""
+
+    def run():
+        a @ b
+        if a.device.type != "cpu":
+            torch.accelerator.synchronize(a.device)
+
+    _checked(a, b, trials)
+    if a.device.type != "cpu":
+        run()
+    return timeit.timeit(run, number=index(trials)) / trials
+
+
+@twin("impl.throughput.time_matmul")
+def asks_torchs_own_benchmark(a, b, trials=5):
+    """Lets torch's benchmark timer do it, on as many threads as there are."""
+    _checked(a, b, trials)
+    threads = torch.get_num_threads()
+    stopwatch = torch.utils.benchmark.Timer("a @ b", globals={"a": a, "b": b}, num_threads=threads)
+    return stopwatch.timeit(index(trials)).mean
+
+
+@twin("impl.throughput.time_matmul")
+def copies_a_value_to_the_host(a, b, trials=5):
+    """Waits for the device by copying one value of the result; takes NumPy's mean."""
+    _checked(a, b, trials)
+    taken = []
+    for _ in range(trials + 3):
+        a.flatten()[:1].cpu()
+        start = time.perf_counter()
+        c = torch.mm(a, b)
+        c.flatten()[:1].cpu()
+        taken.append(time.perf_counter() - start)
+    return np.mean(taken[3:])
+
+
+@twin("impl.throughput.time_matmul")
+def writes_into_one_result(a, b, trials=5):
+    """Reuses the memory of the result, and warms up between the trials."""
+    _checked(a, b, trials)
+    c, total = a @ b, 0.0
+    for _ in range(trials):
+        torch.matmul(a, b, out=c)
+        if a.device.type != "cpu":
+            torch.accelerator.synchronize(a.device)
+        start = time.perf_counter()
+        torch.matmul(a, b, out=c)
+        if a.device.type != "cpu":
+            torch.accelerator.synchronize(a.device)
+        total += time.perf_counter() - start
+    return total / trials
+
+
+@twin("impl.throughput.time_matmul")
+def asks_einsum(a, b, trials=5):
+    """Multiplies by torch.einsum, and returns a NumPy float."""
+    _checked(a, b, trials)
+    torch.einsum("mk,kn->mn", a, b)
+    taken = []
+    for _ in range(trials):
+        if a.device.type != "cpu":
+            torch.accelerator.synchronize(a.device)
+        start = time.perf_counter()
+        torch.einsum("mk,kn->mn", a, b)
+        if a.device.type != "cpu":
+            torch.accelerator.synchronize(a.device)
+        taken.append(time.perf_counter() - start)
+    return np.float64(np.mean(taken))
+
+
+@twin("impl.throughput.flop_per_second")
+def multiplies_by_the_rate_of_one(flops, seconds):
+    """Multiplies by the reciprocal of the seconds."""
+    return flop_per_second(flops, seconds) and float(flops) * (1.0 / seconds)
+
+
+@twin("impl.throughput.mfu")
+def divides_numpy_floats(actual_flop_per_second, promised_flop_per_second):
+    """Returns a NumPy float."""
+    mfu(actual_flop_per_second, promised_flop_per_second)
+    return np.divide(np.float64(actual_flop_per_second), np.float64(promised_flop_per_second))
+
+
+@twin("impl.throughput.mfu")
+def divides_fractions(actual_flop_per_second, promised_flop_per_second):
+    """Divides by way of exact fractions."""
+    mfu(actual_flop_per_second, promised_flop_per_second)
+    return float(Fraction(actual_flop_per_second) / Fraction(promised_flop_per_second))
