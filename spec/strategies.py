@@ -154,6 +154,7 @@ weight_dtypes = st.sampled_from((torch.float32, torch.float64, torch.bfloat16, t
 fans_in = st.sampled_from((4, 10, 64, 300, 1024, 4096))
 cuts = st.sampled_from((3.0, 2.0, 1, 0.5, 0.25, 4.5, 10.0))  # in standard deviations
 row_sizes = st.tuples(st.integers(0, 9), st.integers(0, 9))
+layer_sizes = st.tuples(sizes, sizes)
 rates = st.sampled_from((0.5, 0.25, 2.0, 0.125))
 
 # ---- planning ----
@@ -171,3 +172,9 @@ memories = st.one_of(  # and the bytes that each parameter takes
 durations = st.integers(1, 10**12).map(lambda nanoseconds: nanoseconds / 10**9)  # seconds
 flop_counts = st.one_of(st.integers(0, 2**53), st.integers(2**53, 2**80))
 flop_rates = st.integers(1, 10**18).map(float)
+
+# ---- memory ----
+optimizers = st.sampled_from(("sgd", "momentum", "adagrad", "adam"))
+points = st.sampled_from((1, 2, 7, 32, 64, 65, 130, 200))
+dims = st.sampled_from((1, 5, 64, 64, 65, 80, 96))
+few_layers = st.integers(0, 5)
