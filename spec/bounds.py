@@ -285,3 +285,34 @@ def quotient(exact: Fraction) -> float:
     Each operand is rounded once at most (a large integer), the operations twice, the exact side once.
     """
     return abs(float(exact)) * gamma(5, torch.float64)
+
+
+# ---- memory ----
+def peak(measured: int, layers: int) -> float:
+    """Bound how far a model of the largest number of bytes alive in a training step may be from the measured one.
+
+    A model that knows every tensor is exact. It may leave out what has no size to model: the numbers that torch keeps
+    (4 bytes of each weight's optimizer state) or makes in passing (12 bytes, and 4 of the loss's gradient). The 1% is
+    what the claim promises; a matrix of a layer that is left out, or counted twice, is more: at most 5 layers have four
+    tensors each, and the optimizer three besides, and the batch and activations are at most as large as 25 matrices.
+    """
+    return measured / 100 + 4 * (layers + 1) + 16
+
+
+def products(magnitude: Tensor, lengths: list[int], dtype: torch.dtype) -> Tensor:
+    """Bound |computed − exact| for x multiplied through matrices in turn, with `magnitude` = |x|·|W₁|·|W₂|·….
+
+    Each product is off by its `dot_product` bound, relative to the product of the absolute values (Higham, Accuracy
+    and Stability of Numerical Algorithms, §3.5).
+    """
+    one = torch.ones((), dtype=torch.float64)
+    return magnitude * compounded(*(float(dot_product(one, length, dtype)) for length in lengths))
+
+
+def spare(block: int, layers: int) -> int:
+    """Bound what an accelerator's allocator gives a training step in addition, in blocks, for tensors up to 1 MiB.
+
+    Less than a block for each tensor: at most six per weight (itself, its gradient, two states, a counter, a temporary
+    one), two per layer (its output and that one's gradient), and ten of the batch, the loss and their gradients.
+    """
+    return block * (8 * (layers + 1) + 10)

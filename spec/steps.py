@@ -1,0 +1,104 @@
+"""A training step in plain torch, phase by phase, and the bytes that are alive in it by the allocator's own word."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import mse_loss
+from torch.optim import SGD, Adagrad, Adam, Optimizer
+
+from spec.instruments.allocator import Given, Meter
+from spec.networks import Layers, chain
+
+CPU = torch.device("cpu")
+OPTIMIZERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {
+    "sgd": lambda weights: SGD(weights, lr=0.01, foreach=False),
+    "momentum": lambda weights: SGD(weights, lr=0.01, momentum=0.9, foreach=False),
+    "adagrad": lambda weights: Adagrad(weights, foreach=False),
+    "adam": lambda weights: Adam(weights, foreach=False),
+}
+
+
+class Step(NamedTuple):
+    """What was alive in a step of training, in bytes."""
+
+    peak: Given
+    live: dict[str, list[int]]  # by phase, on the CPU: before it, and after every change
+    left: int  # requested, by what the libraries keep: beyond what was alive before the first step, after the last
+
+
+def network(points: int, width: int, layers: int) -> Layers:
+    """Return the notes' deep network: `layers` matrices of width by width, and a head of width by 1."""
+    return Layers(points, [width] * (layers + 1) + [1], [True] * (layers + 1))
+
+
+def forward(x: Tensor, y: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the prediction, (B,), and its mean squared error."""
+    prediction = chain(x, *weights).squeeze(-1)
+    return prediction, mse_loss(prediction, y)
+
+
+def train(layers: Layers, optimizer: str, device: torch.device, ended: Callable[[str], object]) -> None:
+    """Train for two steps, so that the second meets the optimizer's states; say when each phase has ended."""
+    x, weights = layers.in_torch(device)
+    y = torch.zeros(layers.points, device=device)
+    stepping = OPTIMIZERS[optimizer](weights)
+    for _ in range(2):
+        ended("start")
+        prediction, loss = forward(x, y, weights)
+        ended("forward")
+        loss.backward()  # type: ignore[no-untyped-call]
+        ended("backward")
+        stepping.step()
+        ended("step")
+        stepping.zero_grad()
+        ended("zero_grad")
+        del prediction, loss
+
+
+def measure(layers: Layers, optimizer: str, device: torch.device = CPU) -> Step:
+    """Measure the second step of a training run."""
+    peaks: dict[str, Given] = {}
+    live: dict[str, list[int]] = {}
+
+    def ended(phase: str) -> None:
+        before = len(meter.history)
+        peaks[phase] = meter.read().peak
+        live[phase] = meter.history[before - 1 :]
+
+    if device.type != "cpu":
+        train(layers, optimizer, device, lambda phase: None)  # its libraries take their workspaces, and keep them
+    with Meter(device) as meter:
+        train(layers, optimizer, device, ended)
+        left = meter.read().live.requested
+    del peaks["start"], live["start"]
+    return Step(Given(*map(max, zip(*peaks.values(), strict=True))), live, left)
+
+
+@contextmanager
+def grown(device: torch.device) -> Iterator[list[int]]:
+    """Fill the list with the bytes by which the body adds to what is alive."""
+    told: list[int] = []
+    with Meter(device) as meter:
+        yield told
+        told.append(meter.read().live.requested)
+
+
+def saved_for_backward(compute: Callable[[], Tensor], *known: Tensor) -> int:
+    """Return the bytes that autograd saves while computing, each storage once, but for the `known` tensors'."""
+    saved: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        result = compute()
+    kept = sum(storage.nbytes() for storage in saved.values())
+    ours = {tensor.untyped_storage().data_ptr() for tensor in known}
+    kept -= sum(storage.nbytes() for place, storage in saved.items() if place in ours)
+    del result
+    return kept

@@ -1,0 +1,276 @@
+"""§3.5, accounting: the memory that training takes."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from spec import bounds, steps
+from spec import strategies as st
+from spec.claim import refutes, verifies
+from spec.claims import memory
+from spec.instruments import allocator
+from spec.instruments.flops import FlopCounter
+
+STATES = {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2}
+COUNTERS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 1}
+HUGE = (16384, 32768, 8192)  # points, width and layers: more than 2⁵³ bytes
+WHOLE = (int, np.int32, np.int64, np.uint32, np.uint64)
+KINDS = ("parameters", "activations", "gradients", "optimizer_states")
+NO_SIZES = (-1, np.int64(-1), 2.5, np.float64(8.0), "8", None)
+
+
+def parameters_of(width, layers):
+    """Return how many parameters the notes' network has."""
+    return width * width * layers + width
+
+
+def is_exactly(evidence, count, predicted, unit, **inputs):
+    """Require a count, and that it is an integer of Python's."""
+    evidence.equal(count, predicted, unit=unit, **inputs)
+    evidence.equal("int" if isinstance(count, int) else type(count).__name__, "int", unit="as the type", **inputs)
+
+
+def holds_at_any_size(evidence, impl, kind, predicted):
+    """Require a count of huge networks, given by integers of any type, and of every optimizer."""
+    for number in WHOLE:
+        for optimizer in STATES:
+            counted = impl.memory.training_budget(*map(number, HUGE), optimizer)
+            inputs = {"sizes": HUGE, "type": number.__name__, "optimizer": optimizer}
+            is_exactly(evidence, getattr(counted, kind), predicted(*HUGE, optimizer), kind.replace("_", " "), **inputs)
+
+
+def network(points, width, layers, device="cpu"):
+    """Return a batch, its targets and the weights of the notes' network."""
+    x, weights = steps.network(points, width, layers).in_torch(device)
+    return x, torch.zeros(points, device=device), weights
+
+
+@verifies(memory.PARAMETERS)
+@given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+def test_the_weights_are_as_many(impl, evidence, points, width, layers, optimizer):
+    """The weights of L layers and a head take 4·(D²·L + D) bytes, whatever the batch and the optimizer."""
+    with steps.grown(steps.CPU) as told:
+        x, weights = steps.network(points, width, layers).in_torch()
+        del x
+    evidence.equal(told[0], 4 * parameters_of(width, layers), unit="bytes of weights")
+    counted = impl.memory.training_budget(points, width, layers, optimizer).parameters
+    is_exactly(evidence, counted, told[0] // 4, "parameters")
+    del weights
+
+
+@verifies(memory.PARAMETERS)
+def test_parameters_are_counted_at_any_size(impl, evidence):
+    """The number of parameters is exact beyond 2⁵³, and for NumPy's integers."""
+    holds_at_any_size(evidence, impl, "parameters", lambda points, width, layers, _: parameters_of(width, layers))
+
+
+@verifies(memory.ACTIVATIONS)
+@given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+def test_autograd_saves_as_many(impl, evidence, points, width, layers, optimizer):
+    """Besides parameters, batch and the loss's own B values, autograd saves 4·B·D·L bytes."""
+    x, y, weights = network(points, width, layers)
+    saved = steps.saved_for_backward(lambda: steps.forward(x, y, weights), x, y, *weights)
+    evidence.equal(saved, 4 * points * width * layers + 4 * points, unit="bytes saved")
+    counted = impl.memory.training_budget(points, width, layers, optimizer).activations
+    is_exactly(evidence, counted, saved // 4 - points, "activations")
+
+
+@verifies(memory.ACTIVATIONS)
+def test_activations_are_counted_at_any_size(impl, evidence):
+    """The number of activations is exact beyond 2³², and for NumPy's integers."""
+    holds_at_any_size(evidence, impl, "activations", lambda points, width, layers, _: points * width * layers)
+
+
+@refutes(memory.ACTIVATIONS)
+@given(points=st.sizes, width=st.sizes, layers=st.sizes)
+def test_a_nonlinearity_saves_more(evidence, points, width, layers):
+    """With a GELU after every layer autograd saves 2·B·D·L values, and with the loss B more."""
+    x, y, weights = network(points, width, layers)
+
+    def forward():
+        hidden = x
+        for weight in weights[:-1]:
+            hidden = torch.nn.functional.gelu(hidden @ weight)
+        return torch.nn.functional.mse_loss((hidden @ weights[-1]).squeeze(-1), y)
+
+    saved = steps.saved_for_backward(forward, x, y, *weights) // 4
+    evidence.equal(saved, 2 * points * width * layers + points, unit="values saved")
+    evidence.differs(saved, points * width * layers, unit="values saved")
+
+
+@verifies(memory.GRADIENTS)
+@given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+def test_backward_leaves_one_gradient_per_parameter(impl, evidence, points, width, layers, optimizer):
+    """When prediction and loss are gone, a backward pass has left exactly one value per parameter."""
+    x, y, weights = network(points, width, layers)
+    with steps.grown(steps.CPU) as told:
+        steps.forward(x, y, weights)[1].backward()
+    evidence.equal(told[0], 4 * parameters_of(width, layers), unit="bytes of gradients")
+    counted = impl.memory.training_budget(points, width, layers, optimizer).gradients
+    is_exactly(evidence, counted, told[0] // 4, "gradients")
+
+
+@verifies(memory.GRADIENTS)
+def test_gradients_are_counted_at_any_size(impl, evidence):
+    """The number of gradients is exact beyond 2⁵³, and for NumPy's integers."""
+    holds_at_any_size(evidence, impl, "gradients", lambda points, width, layers, _: parameters_of(width, layers))
+
+
+@verifies(memory.STATES)
+@given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+def test_optimizers_keep_as_many_states(impl, evidence, points, width, layers, optimizer):
+    """Of values the size of a parameter the first step leaves 0 for SGD, 1 with momentum, 1 for AdaGrad, 2 for Adam."""
+    _, _, weights = network(points, width, layers)
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    with steps.grown(steps.CPU) as told:
+        stepping = steps.OPTIMIZERS[optimizer](weights)
+        stepping.step()
+    counters = COUNTERS[optimizer] * (layers + 1)
+    predicted = STATES[optimizer] * parameters_of(width, layers)
+    evidence.equal(told[0], 4 * (predicted + counters), unit="bytes of states", counters=counters)
+    counted = impl.memory.training_budget(points, width, layers, optimizer).optimizer_states
+    is_exactly(evidence, counted, told[0] // 4 - counters, "optimizer states")
+    del stepping
+
+
+@verifies(memory.STATES)
+def test_states_are_counted_at_any_size(impl, evidence):
+    """The number of states is exact beyond 2⁵³, and for NumPy's integers; AdaGrad's where no optimizer is named."""
+    holds_at_any_size(
+        evidence, impl, "optimizer_states", lambda _, width, layers, name: STATES[name] * parameters_of(width, layers)
+    )
+
+
+@verifies(memory.TOTAL)
+@given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+def test_the_sum_is_what_comes_to_exist(impl, evidence, points, width, layers, optimizer):
+    """The total is 4 bytes for each of the four counts, which have their names in this order."""
+    budget = impl.memory.training_budget(points, width, layers, optimizer)
+    parameters, activations = parameters_of(width, layers), points * width * layers
+    counts = (parameters, activations, parameters, STATES[optimizer] * parameters)
+    evidence.equal(tuple(budget), counts, unit="as the counts")
+    evidence.equal(tuple(budget._fields), KINDS, unit="as the names")
+    is_exactly(evidence, budget.total_bytes, 4 * sum(counts), "bytes")
+
+
+@verifies(memory.TOTAL)
+@given(points=st.points, width=st.dims, layers=st.few_layers, optimizer=st.optimizers)
+def test_the_peak_is_the_largest_of_three_phases(impl, evidence, points, width, layers, optimizer):
+    """The model of a step predicts the peak that the allocator measures."""
+    measured = steps.measure(steps.network(points, width, layers), optimizer).peak.requested
+    predicted = impl.memory.peak_bytes(points, width, layers, optimizer)
+    evidence.close(measured, predicted, tolerance=bounds.peak(measured, layers), unit="bytes")
+    evidence.equal(type(predicted).__name__, "int", unit="as the type")
+
+
+@verifies(memory.TOTAL)
+def test_the_peak_is_known_at_any_size(impl, evidence):
+    """Beyond 2⁵³, too, the peak lies between what is alive at the end of backward and all that comes to exist."""
+    points, width, layers = HUGE
+    parameters, matrix, batch = parameters_of(width, layers), width * width, points * (width + 1)
+    for optimizer, states in STATES.items():
+        alive = parameters * (2 + states) + batch
+        everything = alive + points * (width + 1) * (layers + 2) + 3 * matrix
+        for number in WHOLE:
+            predicted = impl.memory.peak_bytes(*map(number, HUGE), optimizer)
+            inputs = {"sizes": HUGE, "type": number.__name__, "optimizer": optimizer}
+            evidence.at_least(predicted, 4 * alive, unit="bytes", **inputs)
+            evidence.at_most(predicted, 4 * everything, unit="bytes", **inputs)
+
+
+@verifies(memory.TOTAL)
+def test_adagrad_is_the_optimizer_unless_another_is_named(impl, evidence):
+    """Without an optimizer, counts and peak are those of AdaGrad, and names of arguments are as given."""
+    sizes = {"batch_size": 7, "dim": 64, "num_layers": 3}
+    for function in (impl.memory.training_budget, impl.memory.peak_bytes):
+        evidence.equal(function(**sizes), function(**sizes, optimizer="adagrad"), unit="by default")
+
+
+@verifies(memory.TOTAL)
+def test_what_is_no_size_or_optimizer_is_refused(impl, evidence):
+    """Negative sizes and unknown optimizers raise ValueError, what is no integer TypeError."""
+    for function in (impl.memory.training_budget, impl.memory.peak_bytes):
+        for place in range(3):
+            for size in NO_SIZES:
+                sizes = [8, 8, 8]
+                sizes[place] = size
+                error = TypeError if not isinstance(size, int | np.integer) else ValueError
+                evidence.raises(error, partial(function, *sizes, "adam"), sizes=sizes)
+        for name in ("rmsprop", "", "Adam", None):
+            evidence.raises((ValueError, TypeError), partial(function, 8, 8, 8, name), optimizer=name)
+
+
+@refutes(memory.TOTAL)
+@pytest.mark.parametrize(
+    ("points", "layers", "optimizer", "above"), [(64, 16, "sgd", False), (256, 1, "adam", True), (1, 2, "adam", True)]
+)
+def test_the_peak_is_not_the_sum(evidence, points, layers, optimizer, above):
+    """Few points in many layers under SGD peak at three quarters of the sum; a large batch and Adam peak above it."""
+    width, unit = 64, "of the sum"
+    parameters = parameters_of(width, layers)
+    literal = 4 * (parameters * (2 + STATES[optimizer]) + points * width * layers)
+    measured = steps.measure(steps.network(points, width, layers), optimizer).peak.requested
+    evidence.differs(measured, literal, unit="bytes")
+    if above:
+        evidence.at_least(measured / literal, 5 / 4, unit=unit)
+    else:
+        evidence.at_most(measured / literal, 3 / 4, unit=unit)
+
+
+@verifies(memory.TOTAL)
+def test_a_step_leaves_no_more_than_its_states(evidence):
+    """Over the phases of a step the bytes alive rise and fall, and end where they began."""
+    step = steps.measure(steps.network(64, 64, 4), "adam")
+    evidence.equal(step.live["zero_grad"][-1], step.live["forward"][0], unit="bytes alive")
+    evidence.equal(max(map(max, step.live.values())), step.peak.requested, unit="bytes at the peak")
+    evidence.equal(step.left, 0, unit="bytes left")
+    changes = 0
+    for phase, live in step.live.items():
+        evidence.series(
+            f"bytes alive in {phase}", range(changes, changes + len(live)), live, unit="bytes", along="changes"
+        )
+        changes += len(live) - 1
+
+
+@verifies(memory.TOTAL)
+def test_the_peak_on_an_accelerator(impl, evidence, accelerator):
+    """The bytes requested of its allocator peak as on the CPU, and what it gives is more by less than a block each."""
+    block = allocator.block(accelerator) or pytest.skip(
+        f"the allocator of {accelerator} does not tell what it gave out"
+    )
+    for points, width, layers in ((64, 64, 4), (200, 96, 2), (1, 256, 1), (300, 64, 0)):
+        for optimizer in STATES:
+            step = steps.measure(steps.network(points, width, layers), optimizer, accelerator)
+            predicted = impl.memory.peak_bytes(points, width, layers, optimizer)
+            sizes = {"points": points, "width": width, "layers": layers, "optimizer": optimizer}
+            tolerance = bounds.peak(step.peak.requested, layers)
+            evidence.close(step.peak.requested, predicted, tolerance=tolerance, unit="bytes requested", **sizes)
+            spare = bounds.spare(block, layers)
+            evidence.close(step.peak.allocated, predicted, tolerance=tolerance + spare, unit="bytes allocated", **sizes)
+            evidence.equal(step.left, 0, unit="bytes left", **sizes)
+
+
+@verifies(memory.FLOPS_PER_STEP)
+@given(points=st.sizes, width=st.sizes, layers=st.few_layers)
+def test_the_first_layer_passes_no_gradient_on(evidence, points, width, layers):
+    """A step's products take 6·B·P FLOPs, but 2·B times the parameters of the first layer, be it the head, less."""
+    x, y, weights = network(points, width, layers)
+    with FlopCounter() as counter:
+        steps.forward(x, y, weights)[1].backward()
+    predicted = 6 * points * parameters_of(width, layers) - 2 * points * weights[0].numel()
+    evidence.equal(counter.matmul, predicted, unit="FLOPs")
+
+
+@refutes(memory.FLOPS_PER_STEP)
+@pytest.mark.parametrize("layers", [0, 1, 4])
+def test_a_step_takes_less_than_six_flops_per_parameter(evidence, layers):
+    """Counted on a real step, the FLOPs fall short of 6·B·P: by a third with the head alone."""
+    points, width = 5, 8
+    x, y, weights = network(points, width, layers)
+    with FlopCounter() as counter:
+        steps.forward(x, y, weights)[1].backward()
+    evidence.differs(counter.matmul, 6 * points * parameters_of(width, layers), unit="FLOPs")
