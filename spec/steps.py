@@ -10,8 +10,10 @@ from torch.nn.functional import mse_loss
 from torch.optim import SGD, Adagrad, Adam, Optimizer
 
 from spec.instruments.allocator import Given, Meter
+from spec.instruments.eager import without_compiler
 from spec.networks import Layers, chain
 
+without_compiler()
 CPU = torch.device("cpu")
 OPTIMIZERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {
     "sgd": lambda weights: SGD(weights, lr=0.01, foreach=False),
@@ -54,8 +56,8 @@ def train(layers: Layers, optimizer: str, device: torch.device, ended: Callable[
         stepping.step()
         ended("step")
         stepping.zero_grad()
-        ended("zero_grad")
         del prediction, loss
+        ended("zero_grad")
 
 
 def measure(layers: Layers, optimizer: str, device: torch.device = CPU) -> Step:
@@ -70,11 +72,22 @@ def measure(layers: Layers, optimizer: str, device: torch.device = CPU) -> Step:
 
     if device.type != "cpu":
         train(layers, optimizer, device, lambda phase: None)  # its libraries take their workspaces, and keep them
-    with Meter(device) as meter:
+    with one_thread(), Meter(device) as meter:
         train(layers, optimizer, device, ended)
         left = meter.read().live.requested
     del peaks["start"], live["start"]
     return Step(Given(*map(max, zip(*peaks.values(), strict=True))), live, left)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Spare small products the waiting for another thread, which may take far longer than they do on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
