@@ -12,6 +12,8 @@ __all__ = ["Cruncher", "Linear", "count_parameters"]
 class Linear(nn.Module):
     """A linear layer without bias, (…, inputs) → (…, outputs): x @ weight, with weight of shape (inputs, outputs).
 
+    Any leading dimensions do, none included; an x of another width is refused, as torch's product does it.
+
     The weight is a `parameters.scaled_normal` of torch's default dtype, drawn from `generator` or else from torch's own
     random stream. Raises ValueError for a negative size, TypeError for one that is not an integer.
     """

@@ -155,6 +155,7 @@ fans_in = st.sampled_from((4, 10, 64, 300, 1024, 4096))
 cuts = st.sampled_from((3.0, 2.0, 1, 0.5, 0.25, 4.5, 10.0))  # in standard deviations
 row_sizes = st.tuples(st.integers(0, 9), st.integers(0, 9))
 layer_sizes = st.tuples(sizes, sizes)
+sampled_networks = st.sampled_from(((64, 2), (4096, 0), (31, 9)))  # dim and num_layers; the second is all head
 rates = st.sampled_from((0.5, 0.25, 2.0, 0.125))
 
 # ---- planning ----

@@ -1,0 +1,458 @@
+"""§3.2: wrong and unusual networks."""
+
+import torch
+from torch import nn
+
+from impl import model as right
+from spec.claims import model
+from tests.kit.overlay import mutant, twin
+
+Cruncher, Linear, count_parameters = right.Cruncher, right.Linear, right.count_parameters
+to, module_list, register = nn.Module.to, nn.ModuleList.__init__, nn.Module.__setattr__
+
+
+# ---- what comes out ----
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class SqueezesEverything(Cruncher):
+    """Drops every dimension of 1, the batch's among them."""
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.final(x).squeeze()
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class LeavesTheColumn(Cruncher):
+    """Returns (B, 1)."""
+
+    def forward(self, x):
+        return super().forward(x)[:, None]
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class PutsReluBetween(Cruncher):
+    """Cuts off what is negative between the layers."""
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.final(x).squeeze(-1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class AddsWhatItStartedFrom(Cruncher):
+    """Has residual connections."""
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.final(x).squeeze(-1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class GoesBackwards(Cruncher):
+    """Runs the layers from the last to the first."""
+
+    def forward(self, x):
+        for layer in reversed(self.layers):
+            x = layer(x)
+        return self.final(x).squeeze(-1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class RemembersItsProduct(Cruncher):
+    """Multiplies the weights once, and never sees that they changed."""
+
+    def forward(self, x):
+        if not hasattr(self, "known"):
+            known = torch.eye(len(self.final.weight))
+            for layer in (*self.layers, self.final):
+                known = known @ layer.weight.detach()
+            object.__setattr__(self, "known", known[:, 0])
+        return x @ self.known + 0 * sum(weight.sum() for weight in self.parameters())
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class LearnsInItsHeadOnly(Cruncher):
+    """Stops gradients before the head."""
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.final(x.detach()).squeeze(-1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class LearnsNothingOfTheBatch(Cruncher):
+    """Has no gradient for the batch."""
+
+    def forward(self, x):
+        return super().forward(x.detach())
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class MakesTheBatchFinite(Cruncher):
+    """Divides the batch by its length in place."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        x.detach().div_(2)
+        return y
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class RunsOneLayerOver(Cruncher):
+    """Uses the first layer's weight in every layer."""
+
+    def forward(self, x):
+        for _ in self.layers:
+            x = self.layers[0](x)
+        return self.final(x).squeeze(-1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class NeedsAtLeastOne(Cruncher):
+    """Takes the mean of an empty batch, which is NaN."""
+
+    def forward(self, x):
+        return super().forward(x) if len(x) else x.mean().reshape(1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class CutsItsLayersShort(Cruncher):
+    """Runs two layers at most."""
+
+    def forward(self, x):
+        for layer in self.layers[:2]:
+            x = layer(x)
+        return self.final(x).squeeze(-1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class TakesAnyNumberOfLayers(Cruncher):
+    """Makes none of a negative number of layers."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, max(num_layers, 0), generator=generator)
+
+
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class StretchesTheBatch(Linear):
+    """Broadcasts a batch of width 1 to any other."""
+
+    def forward(self, x):
+        return (x[..., None] * self.weight).sum(-2)
+
+
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class KnowsMatricesOnly(Linear):
+    """Flattens the leading dimensions and leaves them so."""
+
+    def forward(self, x):
+        return x.reshape(-1, x.shape[-1]) @ self.weight
+
+
+@mutant("impl.model.Linear", caught_by=(model.SHAPES, model.PARAMETERS))
+class HasABias(Linear):
+    """Adds a bias, which starts at zero."""
+
+    def __init__(self, inputs, outputs, *, generator=None):
+        super().__init__(inputs, outputs, generator=generator)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x):
+        return super().forward(x) + self.bias
+
+
+# ---- how it starts ----
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class StartsStandardNormal(Linear):
+    """Does not divide by √inputs."""
+
+    def __init__(self, inputs, outputs, *, generator=None):
+        super().__init__(inputs, outputs, generator=generator)
+        self.weight.data *= inputs**0.5
+
+
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class StartsUniform(Linear):
+    """Starts as torch.nn.Linear does."""
+
+    def __init__(self, inputs, outputs, *, generator=None):
+        super().__init__(inputs, outputs, generator=generator)
+        self.weight.data.uniform_(-(inputs**-0.5), inputs**-0.5, generator=generator)
+
+
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class StartsAsXavier(Linear):
+    """Divides by the root of the mean of inputs and outputs, which is the same for layers of dim to dim."""
+
+    def __init__(self, inputs, outputs, *, generator=None):
+        super().__init__(inputs, outputs, generator=generator)
+        self.weight.data *= (2 * inputs / (inputs + outputs)) ** 0.5
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class StartsAllLayersAlike(Cruncher):
+    """Copies the first layer's weights into the others."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        for layer in self.layers:
+            layer.weight.data.copy_(self.layers[0].weight.data)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class ForgetsTheHeadsGenerator(Cruncher):
+    """Draws the head from torch's own stream."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        self.final = Linear(dim, 1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class StartsTheHeadAtZero(Cruncher):
+    """Starts the head at zero."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        self.final.weight.data.zero_()
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class IgnoresTheGenerator(Cruncher):
+    """Starts from one seed whatever the generator."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=torch.Generator().manual_seed(0))
+
+
+# ---- how many parameters ----
+@mutant("impl.model.Cruncher", caught_by=model.PARAMETERS)
+class HasOneLayerMore(Cruncher):
+    """Counts the head as a layer of dim to dim."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers + 1, generator=generator)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.PARAMETERS)
+class NamesItsHeadOtherwise(Cruncher):
+    """Registers the head as `head`, whatever name it answers to."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        final = self._modules.pop("final")
+        self.head = final
+        object.__setattr__(self, "final", final)
+
+
+@mutant("impl.model.Cruncher", caught_by=(model.PARAMETERS, model.SHAPES))
+class SharesOneLayer(Cruncher):
+    """Repeats one layer, as [layer] * num_layers does."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        self.layers = nn.ModuleList([*self.layers[:1]] * num_layers)
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def counts_shared_ones_again(module):
+    """Adds up module after module."""
+    own = sum(weight.numel() for weight in module._parameters.values())
+    return own + sum(counts_shared_ones_again(child) for child in module._modules.values())
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def counts_what_learns(module):
+    """Leaves out frozen parameters."""
+    return sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def counts_buffers_too(module):
+    """Counts what the state_dict holds."""
+    return count_parameters(module) + sum(buffer.numel() for buffer in module.buffers())
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def counts_tensors(module):
+    """Counts the parameters, not the numbers in them."""
+    return len(list(module.parameters()))
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def counts_in_floats(module):
+    """Loses the last digits of large counts."""
+    return int(float(count_parameters(module)))
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def takes_equal_values_for_shared(module):
+    """Counts parameters of equal values once."""
+    known = {(weight.shape, weight.data_ptr() or id(weight)): weight for weight in module.parameters()}
+    return sum(
+        {
+            str(weight.tolist()) if weight.device.type == "cpu" else id(weight): weight.numel()
+            for weight in known.values()
+        }.values()
+    )
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def looks_one_level_deep(module):
+    """Counts the parameters of a module and of its children."""
+    own = {id(weight): weight for weight in module.parameters(recurse=False)}
+    for child in module.children():
+        own |= {id(weight): weight for weight in child.parameters(recurse=False)}
+    return sum(weight.numel() for weight in own.values())
+
+
+# ---- what the optimizer finds ----
+class Layers(list):
+    """A list that answers to what a ModuleList does."""
+
+
+@mutant("impl.model.Cruncher", caught_by=(model.MODULE_LIST, model.PARAMETERS, model.DEVICE))
+class KeepsAPlainList(Cruncher):
+    """Keeps its layers in a plain list."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        layers = Layers(self._modules.pop("layers"))
+        object.__setattr__(self, "layers", layers)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.MODULE_LIST)
+class KeepsASequential(Cruncher):
+    """Keeps its layers in a Sequential, under the same names."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        self.layers = nn.Sequential(*self.layers)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.MODULE_LIST)
+class HasLayersOfTorchs(Cruncher):
+    """Builds its layers of torch.nn.Linear without bias."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        with torch.random.fork_rng(devices=[]):
+            self.layers = nn.ModuleList([nn.Linear(dim, dim, bias=False) for _ in range(num_layers)])
+
+
+@mutant("impl.model.Cruncher", caught_by=model.MODULE_LIST)
+class CopiesAreTheSame(Cruncher):
+    """Returns itself for a deep copy."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+@mutant("torch.nn.ModuleList.__init__", caught_by=model.MODULE_LIST)
+def registers_nothing(self, modules=None):
+    """Holds its modules and does not register them."""
+    nn.Module.__init__(self)
+    self.__dict__["held"] = list(modules or [])
+    type(self).__iter__ = lambda self: iter(self.held)
+
+
+# ---- where it runs ----
+@mutant("torch.nn.Module.to", caught_by=model.DEVICE)
+def moves_the_head_only(self, *where, **how):
+    """Moves one child."""
+    for child in list(self.children())[-1:]:
+        to(child, *where, **how)
+    return self
+
+
+@mutant("impl.model.Linear", caught_by=(model.DEVICE, model.PARAMETERS))
+class KeepsATensor(Linear):
+    """Keeps a tensor that is no parameter."""
+
+    def __init__(self, inputs, outputs, *, generator=None):
+        super().__init__(inputs, outputs, generator=generator)
+        weight = self._parameters.pop("weight").detach().requires_grad_()
+        object.__setattr__(self, "weight", weight)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.DEVICE)
+class ReturnsToTheCpu(Cruncher):
+    """Returns a tensor on the CPU, of zeros where it has no values."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y.cpu() if y.device.type != "meta" else torch.zeros(y.shape, requires_grad=True)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.DEVICE)
+class ComputesInFloat32(Cruncher):
+    """Returns float32 whatever dtype it was moved to."""
+
+    def forward(self, x):
+        return super().forward(x).float()
+
+
+# ---- right ones ----
+@twin("impl.model.Cruncher")
+class SumsInAnotherOrder(Cruncher):
+    """Multiplies the weights first, from the head on, and the batch last."""
+
+    def forward(self, x):
+        y = self.final.weight[:, 0]
+        for layer in reversed(self.layers):
+            y = layer.weight @ y
+        return x @ y
+
+
+@twin("impl.model.Cruncher")
+class TakesAColumn(Cruncher):
+    """Picks the only column by its number."""
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.final(x)[..., 0]
+
+
+@twin("impl.model.Linear")
+class UsesEinsum(Linear):
+    """Contracts by name and checks the width itself, since einsum stretches 1."""
+
+    def forward(self, x):
+        if x.shape[-1] != self.weight.shape[0]:
+            raise ValueError("another width")
+        return torch.einsum("...i,io->...o", x, self.weight)
+
+
+@twin("impl.model.Linear")
+class TransposesForTorch(Linear):
+    """Calls torch's own linear function."""
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight.T)
+
+
+class Numbered(nn.ModuleList):
+    """A ModuleList with a name of its own."""
+
+
+@twin("impl.model.Cruncher")
+class HasAListOfItsOwn(Cruncher):
+    """Draws the head first and keeps the layers in a subclass of ModuleList, registered first."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        final = Linear(dim, 1, generator=generator)
+        super().__init__(dim, num_layers, generator=generator)
+        self.layers = Numbered(self.layers)
+        self.final = final
+
+
+@twin("impl.model.count_parameters")
+def counts_by_identity(module):
+    """Walks over all modules and keeps a set of what was seen, in NumPy's integers."""
+    seen = {id(weight): weight for child in module.modules() for weight in child.parameters(recurse=False)}
+    return sum(int(torch.Size(weight.shape).numel()) for weight in seen.values())
