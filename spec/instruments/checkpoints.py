@@ -1,0 +1,168 @@
+"""What becomes of checkpoints: training that is interrupted, saves that are killed, and disks that are full.
+
+All of it is for a process of its own, in which `within` is run: see `processes`. `package` is the implementation,
+whose module `checkpoint` saves and loads.
+"""
+
+import importlib
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from spec.instruments import interruption
+
+
+def within(work: str, arguments: dict[str, object]) -> object:
+    """Do one of this module's works in a fresh process, on one thread: more would wait for each other."""
+    import torch
+
+    from spec.instruments import checkpoints, eager
+
+    eager.without_compiler()
+    torch.set_num_threads(1)
+    return getattr(checkpoints, work)(**arguments)
+
+
+def train(package: str, folder: str, device: str, optimizers: list[str], stages: list[Any]) -> list[dict[str, Any]]:
+    """Train a small network in stages, each from one step to another: the losses and the state each ends with.
+
+    A stage (first, last) that does not begin at step 0 goes on from the checkpoint that the one from 0 left. Without a
+    package, checkpoints are plain files of all that matters, and a stage (first, last, lacks) does without its "step"
+    or "random states". Network and data depend on every stream of random numbers, the learning rate on the step.
+    """
+    save: Callable[..., object] = _save_all
+    load: Callable[..., int] = _load
+    if package:
+        module = importlib.import_module(f"{package}.checkpoint")
+        save, load = module.save, module.load
+
+    def run(name: str, first: int, last: int, *lacks: str) -> dict[str, list[float]]:
+        for seed in (torch.manual_seed, np.random.seed, random.seed):
+            seed(first + 1)
+        model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.25), nn.Linear(8, 2)).to(device)
+        groups: list[Any] = [
+            {"params": model[:2].parameters()},
+            {"params": model[2:].parameters(), "weight_decay": 0.1},
+        ]
+        options = {"momentum": 0.9} if name == "SGD" else {}
+        optimizer = getattr(torch.optim, name)(groups, lr=0.1, **options)
+        start = load(f"{folder}/{name}", model, optimizer, *lacks) if first else 0
+        losses = []
+        for step in range(start, start + last - first):
+            for group in optimizer.param_groups:
+                group["lr"] = 0.1 / (1 + step)
+            x = torch.randn(4, 3) + random.gauss(0, 1)  # one of a pair of normal numbers: the other is kept for later
+            y = torch.rand(4, 2, device=device) + np.random.standard_normal()
+            loss = (model(x.to(device)) - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        if not first:
+            save(f"{folder}/{name}", model, optimizer, last)
+        values = [*model.state_dict().values()]
+        for state in optimizer.state_dict()["state"].values():
+            values += [torch.as_tensor(value) for value in state.values() if value is not None]
+        return {"losses": losses, "state": [number for value in values for number in value.flatten().tolist()]}
+
+    return [{name: run(name, *stage) for name in optimizers} for stage in stages]
+
+
+def _save_all(path: str, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    streams = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    torch.save([model.state_dict(), optimizer.state_dict(), step, streams], path)
+
+
+def _load(path: str, model: nn.Module, optimizer: torch.optim.Optimizer, lacks: str = "") -> int:
+    weights, state, step, (of_torch, of_numpy, of_python) = torch.load(path, weights_only=False)
+    model.load_state_dict(weights)
+    optimizer.load_state_dict(state)
+    if lacks != "random states":
+        torch.set_rng_state(of_torch)
+        np.random.set_state(of_numpy)
+        random.setstate(of_python)
+    return 0 if lacks == "step" else int(step)
+
+
+def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, Any]:
+    """Kill saves at the `last` of their file operations, and `timed` in the course of time: what was found after each.
+
+    Also what lay in the folder after one more save, and the order in which a save synchronises and renames.
+    """
+    module = importlib.import_module(f"{package}.checkpoint")
+    path = f"{folder}/checkpoint"
+
+    def filled(number: int) -> tuple[torch.nn.ParameterList, torch.optim.Optimizer]:
+        weight = torch.nn.Parameter(torch.full((24, 24), float(number)))
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+        optimizer.state[weight]["momentum_buffer"] = torch.full((24, 24), float(number))
+        return torch.nn.ParameterList([weight]), optimizer
+
+    def found(old: int, new: int) -> tuple[str, int]:
+        model, optimizer = filled(-1)
+        try:
+            step = module.load(path, model, optimizer)
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", old
+        state = optimizer.state[model[0]]["momentum_buffer"]
+        values = {step, *model[0].flatten().tolist(), *state.flatten().tolist()}
+        told = {(old,): "the old one", (new,): "the new one"}.get(tuple(values), f"parts of {sorted(values)}")
+        return told, step
+
+    def save(number: int) -> interruption.Work:
+        return lambda: module.save(path, *filled(number), number)
+
+    save(0)()
+    begun = interruption.moments(save(1))
+    kills: list[Any] = [(interruption.kill_at, moment, name) for moment, name in enumerate(begun)][-last:]
+    start = time.perf_counter()
+    save(1)()
+    took = time.perf_counter() - start
+    kills += [(interruption.kill_after, took * 1.5 * (n + 0.5) / timed, "a while") for n in range(timed)]
+    told, before = [], 1
+    for number, (kill, moment, name) in enumerate(kills, 2):
+        kill(save(number), moment)
+        file, before = found(before, number)
+        told.append([name, file])
+    save(before)()
+    left = [name for name in os.listdir(folder) if name != "checkpoint"]
+    meant = dict.fromkeys(interruption.SYNCS, "sync") | dict.fromkeys(interruption.RENAMES, "rename")
+    return {"told": told, "left": left, "order": [meant[name] for name in begun if name in meant]}
+
+
+def fill_the_disk(package: str, folder: str, parts: int) -> list[str]:
+    """Save where no file can grow beyond a part of what it takes: what became of the save, the file and the folder."""
+    module = importlib.import_module(f"{package}.checkpoint")
+    path = f"{folder}/checkpoint"
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write that is too long then fails as on a full disk
+    model = torch.nn.Linear(20, 20)
+    optimizer = torch.optim.SGD(model.parameters())
+    module.save(path, model, optimizer, 1)
+    size = os.path.getsize(path)
+    told = []
+    for part in range(parts):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size * part // parts, resource.RLIM_INFINITY))
+        try:
+            module.save(path, model, optimizer, 2)
+            told.append("no error")
+        except NotImplementedError:
+            raise
+        except Exception:
+            told.append("an error")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        try:
+            told.append(f"step {module.load(path, model, optimizer)}")
+        except Exception as error:
+            told.append(f"{type(error).__name__}: {error}")
+        told += sorted(os.listdir(folder))
+    return told

@@ -1,0 +1,69 @@
+"""Work on files that is killed at a chosen moment: just before one of its file operations, or after a while.
+
+The work runs in a fork of this process, which therefore has to be a small one: see `processes`.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+Work = Callable[[], object]
+SYNCS = frozenset(("fsync", "fdatasync", "sync"))
+RENAMES = frozenset(("rename", "replace"))
+# The functions that Python code works on files with. What runs in C or C++ from end to end is one moment.
+CALLS = SYNCS | RENAMES | frozenset("open write close flush truncate ftruncate link symlink unlink remove".split())
+
+
+def moments(work: Work) -> list[str]:
+    """Do the work and return the file operations that it began, in their order, and "renamed" after each renaming."""
+    found: list[str] = []
+    _watch(work, found.append)
+    return found
+
+
+def kill_at(work: Work, moment: int) -> None:
+    """Do the work in a fork, and kill that with SIGKILL at one of the `moments`, counted from 0."""
+    left = [moment]
+
+    def count(_: str) -> None:
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+
+    os.waitpid(_fork(lambda: _watch(work, count)), 0)
+
+
+def kill_after(work: Work, seconds: float) -> None:
+    """Do the work in a fork, and kill that with SIGKILL after so many seconds, should it still run."""
+    child = _fork(work)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def _fork(work: Work) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+    finally:
+        os._exit(0)
+
+
+def _watch(work: Work, tell: Callable[[str], object]) -> None:
+    def note(frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call" and function.__name__ in CALLS:
+            tell(function.__name__)
+        elif event == "c_return" and function.__name__ in RENAMES:
+            tell("renamed")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)

@@ -1,0 +1,426 @@
+"""§3.7: checkpoints."""
+
+import pickle
+import random
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from spec import guard
+from spec.claim import refutes, verifies
+from spec.claims import checkpoint
+from spec.instruments import checkpoints, eager
+
+eager.without_compiler()
+
+OPTIMIZERS = ("SGD", "Adam", "Adagrad", "RMSprop")
+FLIPS, CUTS = 20, 6
+
+
+class Code:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return Path.mkdir, (Path(self.path),)
+
+
+def start(fresh, work, **arguments):
+    """Start one of the works on checkpoints in a process of its own."""
+    return fresh.start(checkpoints.within, work=work, arguments=arguments)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(fresh, pytestconfig, tmp_path_factory):
+    """Start what takes a while beside the tests, before those that ask what came of it."""
+    package = pytestconfig.option.spec_impl
+    kills, disk, plain = (str(tmp_path_factory.mktemp(name)) for name in ("kills", "disk", "plain"))
+    stages = [(0, 4), (0, 2), (2, 4, "random states"), (2, 4, "step"), (2, 4, "nothing")]
+    there = {"package": "", "device": "cpu", "optimizers": ["SGD"], "stages": stages}
+    return {
+        "kills": start(fresh, "kill_saves", package=package, folder=kills, last=10, timed=3),
+        "full disk": start(fresh, "fill_the_disk", package=package, folder=disk, parts=4),
+        "plain": start(fresh, "train", folder=plain, **there),
+    }
+
+
+def needed(impl):
+    """Ask for what a fresh process is going to use: where it is missing, that is said here."""
+    return impl.checkpoint.save, impl.checkpoint.load
+
+
+def numbers(values):
+    """Return numbers as a tensor, which is compared as a whole."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def network(value, optimizer="Adam", **sizes):
+    """Return a network with tied weights, filled with a value, and an optimizer that has made a step."""
+    sizes = {"inputs": 3, "outputs": 2, "bias": True} | sizes
+    shapes = (sizes["inputs"], 3, True), (3, 3, True), (3, sizes["outputs"], sizes["bias"])
+    layers = [nn.utils.skip_init(nn.Linear, rows, columns, bias=bias) for rows, columns, bias in shapes]  # not random
+    if sizes["inputs"] == 3:
+        layers[1].weight = layers[0].weight
+    model = nn.Sequential(*layers)
+    for number, parameter in enumerate(model.parameters()):
+        nn.init.constant_(parameter, value + number / 8)
+        parameter.grad = torch.full_like(parameter, value + 1)
+    made = getattr(torch.optim, optimizer)(model.parameters(), lr=0.125)
+    made.step()
+    return model, made
+
+
+def everything(model, optimizer):
+    """Return a copy of all that training depends on: parameters, buffers, optimizer state and options."""
+    state, options = optimizer.state_dict().values()
+    tensors = {name: value.clone() for name, value in model.state_dict().items()}
+    for number, of_one in state.items():
+        tensors |= {f"{number}.{name}": torch.as_tensor(value).clone() for name, value in of_one.items()}
+    return tensors, repr(options)
+
+
+def same(evidence, model, optimizer, before, unit):
+    """Require that all is as it was."""
+    tensors, options = everything(model, optimizer)
+    evidence.equal(sorted(tensors), sorted(before[0]), unit=f"as the names {unit}")
+    for name, value in before[0].items():
+        evidence.equal(tensors[name], value, unit=f"as the state {unit}", name=name)
+    evidence.equal(options, before[1], unit=f"as the options {unit}")
+
+
+def draws():
+    """Draw from each stream of random numbers, some of which keep the second of a pair."""
+    drawn = [*torch.randn(3).tolist(), *np.random.standard_normal(3), *np.random.random(2)]
+    return [float(number) for number in (*drawn, random.gauss(0, 1), random.random())]
+
+
+def told(call):
+    """Return what an error says; "no error" where there is none."""
+    try:
+        call()
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def names(evidence, said, *words, **inputs):
+    """Require that an error names these."""
+    for word in words:
+        evidence.equal(f"an error that names {word}" if word in said else said, f"an error that names {word}", **inputs)
+
+
+@verifies(checkpoint.RESUME)
+@pytest.mark.usefixtures("elsewhere")
+def test_training_goes_on_in_a_fresh_process(impl, evidence, fresh, pytestconfig, device, tmp_path):
+    """2 steps, a save, a load in a fresh process and 2 steps more are, to the last bit, 4 steps without a break."""
+    needed(impl)
+    folders = [tmp_path / "whole", tmp_path / "halves"]
+    for folder in folders:
+        folder.mkdir()
+    there = {"package": pytestconfig.option.spec_impl, "device": str(device), "optimizers": OPTIMIZERS}
+    whole = start(fresh, "train", folder=str(folders[0]), stages=[(0, 4)], **there)
+    halves = []
+    for stage in ((0, 2), (2, 4)):
+        halves += start(fresh, "train", folder=str(folders[1]), stages=[stage], **there).wait()
+    for name, predicted in whole.wait()[0].items():
+        losses = halves[0][name]["losses"] + halves[1][name]["losses"]
+        evidence.equal(numbers(losses), numbers(predicted["losses"]), unit="as the losses", optimizer=name)
+        state = halves[1][name]["state"]
+        evidence.equal(numbers(state), numbers(predicted["state"]), unit="as the state", optimizer=name)
+
+
+@refutes(checkpoint.RESUME)
+def test_without_random_states_or_step_it_goes_on_elsewhere(evidence, elsewhere):
+    """With model and optimizer alone, dropout and data are others, or the learning rate is; with all they are not."""
+    whole, _, *ends = (numbers(end["SGD"]["state"]) for end in elsewhere["plain"].wait())
+    for lacks, end in zip(("random states", "step"), ends, strict=False):
+        evidence.differs(end, whole, unit="as the state", lacks=lacks)
+    evidence.equal(ends[-1], whole, unit="as the state with all")
+
+
+@verifies(checkpoint.RESUME)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_loading_restores_what_was_saved_in_place(impl, evidence, optimizer, tmp_path):
+    """Whatever became of them since, model and optimizer hold what they held, in the same objects, each time."""
+    path = tmp_path / "checkpoint"
+    model, made = network(1, optimizer)
+    before = everything(model, made)
+    impl.checkpoint.save(path, model, made, 7)
+    same(evidence, model, made, before, "after the save")
+    for target in (model, network(5, optimizer)[0]):
+        to = made if target is model else getattr(torch.optim, optimizer)(target.parameters(), lr=0.5)
+        for attempt in ("first", "second"):
+            for parameter in target.parameters():
+                parameter.grad = torch.ones_like(parameter)
+            to.step()
+            objects = [*map(id, target.parameters())]
+            with guard.watched():
+                step = impl.checkpoint.load(str(path), target, to)
+            evidence.equal(step, 7, unit="steps")
+            evidence.equal(type(step).__name__, "int", unit="as the step")
+            same(evidence, target, to, before, f"after the {attempt} load")
+            evidence.equal([*map(id, target.parameters())] == objects, True, unit="(the same parameters)")
+            held = [id(parameter) for group in to.param_groups for parameter in group["params"]]
+            evidence.equal(held == objects, True, unit="(the optimizer's parameters are the model's)")
+            tied = "tied" if target[0].weight is target[1].weight else "apart"
+            evidence.equal(tied, "tied", unit="weights")
+
+
+@verifies(checkpoint.RESUME)
+def test_every_bit_and_dtype_is_kept(impl, evidence, tmp_path):
+    """Values of any dtype come back bit by bit, NaN, −0 and no values among them, and so do buffers and frozen ones."""
+    bits = torch.tensor([0x7FC00001, -(2**31), 0x7F800000, 1, 0x3F800001, -1], dtype=torch.int64).to(torch.int32)
+
+    def made():
+        model = nn.Module()
+        model.weight = nn.Parameter(torch.zeros(2, 3))
+        model.frozen = nn.Parameter(torch.zeros(6, dtype=torch.bfloat16), requires_grad=False)
+        for dtype in (torch.float64, torch.float16, torch.int64, torch.bool, torch.complex64):
+            model.register_buffer(f"of_{dtype}".replace(".", "_"), torch.zeros(2, dtype=dtype))
+        model.register_buffer("empty", torch.zeros(0, 3))
+        model.register_buffer("scalar", torch.zeros(()))
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    model, optimizer = made()
+    model.weight.data.copy_(bits.view(torch.float32).reshape(2, 3))
+    model.frozen.data.copy_(torch.arange(6) / 8)
+    for buffer in model.buffers():
+        buffer.fill_(1)
+    model.of_torch_int64[0], model.of_torch_float64[0] = 2**62 + 1, 0.1
+    impl.checkpoint.save(tmp_path / "checkpoint", model, optimizer, 0)
+    other, to = made()
+    with guard.watched():
+        evidence.equal(impl.checkpoint.load(tmp_path / "checkpoint", other, to), 0, unit="steps")
+    for name, value in model.state_dict().items():
+        if value.is_floating_point() and value.numel():
+            width = {8: torch.int64, 4: torch.int32, 2: torch.int16}[value.element_size()]
+            evidence.equal(other.state_dict()[name].view(width), value.view(width), unit="as the bits", name=name)
+        else:
+            evidence.equal(other.state_dict()[name], value, unit="as the values", name=name)
+    evidence.equal(other.frozen.requires_grad, False, unit="(requires grad)")
+
+
+@verifies(checkpoint.RESUME)
+def test_random_numbers_go_on_where_they_were(impl, evidence, tmp_path):
+    """After a load, and after the save itself, torch, NumPy and Python draw what comes after the save."""
+    model, optimizer = network(1)
+    with guard.watched():
+        for seed in (torch.manual_seed, np.random.seed, random.seed):
+            seed(20261129)
+        draws()
+        impl.checkpoint.save(tmp_path / "checkpoint", model, optimizer, 1)
+        predicted = draws()
+        impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer)
+        measured = draws()
+    with guard.watched():
+        for seed in (torch.manual_seed, np.random.seed, random.seed):
+            seed(20261129)
+        draws()
+        undisturbed = draws()
+    names = ["torch"] * 3 + ["NumPy"] * 5 + ["Python"] * 2
+    for stream, after, unsaved, loaded in zip(names, predicted, undisturbed, measured, strict=True):
+        evidence.equal(after, unsaved, unit="as the draw after the save", stream=stream)
+        evidence.equal(loaded, after, unit="as the draw after the load", stream=stream)
+
+
+@verifies(checkpoint.RESUME)
+def test_a_step_is_a_whole_number(impl, evidence, tmp_path):
+    """NumPy's integers and large ones come back as Python's; a negative step and what is no integer raise."""
+    model, optimizer = network(1)
+    for step in (0, np.int64(2**40), np.int32(5), np.uint32(2**32 - 1), 2**62):
+        impl.checkpoint.save(tmp_path / "checkpoint", model, optimizer, step)
+        with guard.watched():
+            loaded = impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer)
+        evidence.equal(loaded, int(step), unit="steps")
+        evidence.equal(type(loaded).__name__, "int", unit="as the step")
+    for step, error in ((-1, ValueError), ("7", TypeError), (None, TypeError), (1.5, (TypeError, ValueError))):
+        evidence.raises(error, partial(impl.checkpoint.save, tmp_path / "new", model, optimizer, step), step=repr(step))
+        evidence.raises(
+            error, partial(impl.checkpoint.save, tmp_path / "checkpoint", model, optimizer, step), step=repr(step)
+        )
+    evidence.equal([each.name for each in tmp_path.iterdir()], ["checkpoint"], unit="in the folder")
+    with guard.watched():
+        evidence.equal(impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer), 2**62, unit="steps in the old")
+
+
+@verifies(checkpoint.RESUME)
+def test_what_does_not_match_is_named_and_nothing_is_changed(impl, evidence, tmp_path):
+    """Another shape, dtype, name, class or grouping raises an error that names it, and leaves all as it was."""
+    path = tmp_path / "checkpoint"
+    impl.checkpoint.save(path, *network(1), 3)
+    wrong = {
+        "another shape": (network(2, inputs=4), ["0.weight"]),
+        "another last shape": (network(2, outputs=3), ["2.weight"]),
+        "a parameter less": (network(2, bias=False), ["2.bias"]),
+        "another optimizer": (network(2, "SGD"), ["Adam", "SGD"]),
+        "another with the same state": (network(2, "AdamW"), ["Adam", "AdamW"]),
+    }
+    model, _ = network(2)
+    model.append(nn.utils.skip_init(nn.Linear, 2, 1))
+    wrong["a parameter more"] = (model, torch.optim.Adam(model.parameters())), ["3.weight"]
+    model, _ = network(2)
+    wrong["another dtype"] = (model.double(), torch.optim.Adam(model.parameters())), ["0.weight"]
+    model, _ = network(2)
+    groups = [{"params": model[0].parameters()}, {"params": [*model[1:].parameters()][1:]}]
+    wrong["other groups"] = (model, torch.optim.Adam(groups)), []
+    model, _ = network(2)
+    wrong["fewer parameters"] = (model, torch.optim.Adam(model[0].parameters())), []
+    model, _ = network(2)
+    wrong["another order"] = (model, torch.optim.Adam([*model.parameters()][::-1])), []
+    for difference, ((model, optimizer), words) in wrong.items():
+        before, said = everything(model, optimizer), []
+        with guard.watched() as left:
+            said = told(partial(impl.checkpoint.load, path, model, optimizer))
+        raised = "no error" if said == "no error" else "an error"
+        evidence.equal(raised, "an error", difference=difference)
+        names(evidence, said, *words, difference=difference)
+        evidence.equal(left, [], unit="as what a refused load changes", difference=difference)
+        same(evidence, model, optimizer, before, "after a refused load")
+
+
+@verifies(checkpoint.RESUME)
+def test_no_progress_is_saved_that_cannot_be_loaded(impl, evidence, tmp_path):
+    """A NumPy number as learning rate, which the weights-only loader refuses: the save raises or the load works."""
+    model, optimizer = network(1)
+    optimizer.param_groups[0]["lr"] = np.float64(0.25)
+    refused = told(partial(impl.checkpoint.save, tmp_path / "checkpoint", model, optimizer, 1)) != "no error"
+    other, to = network(2)
+    if not refused:
+        with guard.watched():
+            impl.checkpoint.load(tmp_path / "checkpoint", other, to)
+    kept = "refused" if refused else float(to.param_groups[0]["lr"])
+    evidence.equal(kept, "refused" if refused else 0.25, unit="as the learning rate")
+    evidence.equal(len([*tmp_path.iterdir()]), 0 if refused else 1, unit="files")
+
+
+@verifies(checkpoint.CRASH)
+def test_a_save_killed_at_any_moment_leaves_the_old_or_the_new(impl, evidence, elsewhere):
+    """Killed at any file operation or in between, it leaves one complete checkpoint, and the next save tidies up.
+
+    What it writes is synchronised before it is renamed, and its new name afterwards.
+    """
+    needed(impl)
+    ended = elsewhere["kills"].wait()
+    for killed_before, found in ended["told"]:
+        whole = found if found not in ("the old one", "the new one") else "one complete checkpoint"
+        evidence.equal(whole, "one complete checkpoint", killed_before=killed_before)
+    evidence.equal(ended["left"], [], unit="as what a killed save leaves after the next one")
+    order = ended["order"]
+    if "rename" in order:
+        first = order.index("rename")
+        evidence.at_least(order[:first].count("sync"), 1, unit="synchronisations before the renaming")
+        evidence.at_least(order[first:].count("sync"), 1, unit="synchronisations after the renaming")
+
+
+@refutes(checkpoint.CRASH)
+def test_overwriting_the_only_file_loses_it(evidence, tmp_path):
+    """The notes write over the last checkpoint: cut off in the middle, neither old nor new can be loaded."""
+    model, optimizer = network(1)
+    path = tmp_path / "checkpoint"
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+    with open(path, "r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    found = told(partial(torch.load, path, weights_only=True)).split(":")[0]
+    evidence.differs(found, "no error", unit="from what is left")
+
+
+@verifies(checkpoint.CRASH)
+def test_a_full_disk_keeps_the_old(impl, evidence, elsewhere):
+    """A save that runs out of space anywhere raises, leaves the old checkpoint, and nothing else in the folder."""
+    needed(impl)
+    told = elsewhere["full disk"].wait()
+    evidence.equal(told, ["an error", "step 1", "checkpoint"] * 4, unit="as what each save came to")
+
+
+@verifies(checkpoint.CRASH)
+def test_a_failed_save_keeps_the_old_and_its_neighbours(impl, evidence, tmp_path):
+    """State that cannot be stored, a folder in the way or none at all raise; the folder is as it was."""
+    model, optimizer = network(1)
+    path = tmp_path / "checkpoint"
+    for number, name in enumerate(("checkpoint", "checkpoint.old", "other")):
+        impl.checkpoint.save(tmp_path / name, model, optimizer, number)
+    (tmp_path / "folder").mkdir()
+    model, optimizer = network(2)
+    optimizer.param_groups[0]["schedule"] = lambda: None
+    for failing, to in ((path, optimizer), (tmp_path / "folder", network(2)[1]), (tmp_path / "no/file", network(2)[1])):
+        said = told(partial(impl.checkpoint.save, failing, model, to, 9))
+        evidence.equal("no error" if said == "no error" else "an error", "an error", path=failing.name)
+        found = sorted(each.name for each in tmp_path.iterdir())
+        evidence.equal(found, ["checkpoint", "checkpoint.old", "folder", "other"], unit="in the folder")
+    for number, name in enumerate(("checkpoint", "checkpoint.old", "other")):
+        with guard.watched():
+            evidence.equal(impl.checkpoint.load(tmp_path / name, *network(3)), number, unit="steps", file=name)
+
+
+@verifies(checkpoint.CRASH)
+def test_a_damaged_file_is_refused_or_loads_as_saved(impl, evidence, tmp_path):
+    """Cut, or altered in a bit that matters, it raises an error that names the file, and changes nothing."""
+    path, damaged = tmp_path / "checkpoint", tmp_path / "damaged"
+    saved = network(1)
+    impl.checkpoint.save(path, *saved, 3)
+    content = path.read_bytes()
+    flips = [(len(content) * n // FLIPS + n * 7, 1 << n % 8) for n in range(FLIPS)]
+    for what, altered in {
+        "nothing": b"",
+        "text": b"checkpoint\n" * 50,
+        "appended": content + b"more",
+        **{f"cut {n}": content[: len(content) * n // CUTS] for n in range(1, CUTS)},
+        "cut by a byte": content[:-1],
+        **{f"bit at {at}": bytes([*content[:at], content[at] ^ bit, *content[at + 1 :]]) for at, bit in flips},
+    }.items():
+        damaged.write_bytes(altered)
+        model, optimizer = network(2)
+        before = everything(model, optimizer)
+        with guard.watched() as left:
+            said = told(partial(impl.checkpoint.load, damaged, model, optimizer))
+        if said == "no error":
+            same(evidence, model, optimizer, everything(*saved), "as it was saved")
+            evidence.equal("bit" in what or what == "appended", True, unit="(may be harmless)", damage=what)
+            continue
+        names(evidence, said, "damaged", damage=what)
+        evidence.equal(left, [], unit="as what a refused load changes", damage=what)
+        same(evidence, model, optimizer, before, "after a refused load")
+
+
+@verifies(checkpoint.CRASH)
+def test_what_is_no_checkpoint_is_refused(impl, evidence, tmp_path):
+    """A missing file, a folder and files that torch or pickle wrote raise an error that names them."""
+    model, optimizer = network(1)
+    (tmp_path / "folder").mkdir()
+    torch.save(model.state_dict(), tmp_path / "weights")
+    torch.save([], tmp_path / "list")
+    (tmp_path / "pickle").write_bytes(pickle.dumps({"step": 1}))
+    for name in ("missing", "folder", "weights", "list", "pickle"):
+        said = told(partial(impl.checkpoint.load, tmp_path / name, model, optimizer))
+        names(evidence, said, name)
+    evidence.raises(FileNotFoundError, partial(impl.checkpoint.load, tmp_path / "missing", model, optimizer))
+
+
+@verifies(checkpoint.CRASH)
+def test_loading_runs_no_code(impl, evidence, tmp_path):
+    """A file with code, as torch or pickle write it, or as save itself does with code among the state, does not run."""
+    run = tmp_path / "the code has run"
+    model, optimizer = network(1)
+    contents = {"alone": Code(run), "model": {"model": Code(run)}}
+    whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 1, "note": Code(run)}
+    for what, content in {**contents, "whole": whole, "step": whole | {"step": Code(run)}}.items():
+        torch.save(content, tmp_path / f"{what}.pt")
+        torch.save(content, tmp_path / f"{what}.old", _use_new_zipfile_serialization=False)
+        (tmp_path / f"{what}.pickle").write_bytes(pickle.dumps(content))
+    optimizer.param_groups[0]["note"] = Code(run)
+    own = told(partial(impl.checkpoint.save, tmp_path / "own", model, optimizer, 1))  # which may refuse it
+    for path in sorted(tmp_path.iterdir()):
+        with guard.watched():
+            said = told(partial(impl.checkpoint.load, path, *network(2)))
+        evidence.equal("has run" if run.exists() else "has not run", "has not run", unit="code", file=path.name)
+        if path.name != "own":
+            names(evidence, said, path.name)
+    evidence.equal("raises" if "error" in own.lower() else own, "raises" if own != "no error" else own, unit="save")
