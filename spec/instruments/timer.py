@@ -162,7 +162,7 @@ def sample(
     scratch = _scratch(device) if (device.type != "cpu" if flush is None else flush) else None
     taken: dict[str, list[float]] = {name: [] for name in variants}
     for run in variants.values():
-        _warm_up(run, device, budget / 4)
+        _warm_up(run, device, budget / 4 / len(variants))
     end = clock() + budget
     names = list(variants)
     while True:

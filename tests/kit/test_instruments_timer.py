@@ -1,10 +1,15 @@
 """The timer: against a clock that we turn ourselves, and against sleeps of known length."""
 
+import math
+import random
+import statistics
 import time
 
 import pytest
 import torch
+import torch.utils.benchmark
 
+from spec.hardware import devices
 from spec.instruments import timer
 
 CPU = torch.device("cpu")
@@ -93,3 +98,155 @@ def test_a_sleep_takes_its_time():
     both = timer.compare(lambda: time.sleep(0.02), lambda: time.sleep(0.005), CPU, runs=5, warm_up=0)
     assert both.first.low >= 0.02
     assert both.ratio > 1  # a busy machine may stretch the shorter sleep
+
+
+# ---- until the median is known ----
+
+
+@pytest.mark.parametrize(("runs", "expected"), [(1, 0), (5, 0), (6, 1), (10, 2), (20, 6), (100, 40), (1000, 469)])
+def test_the_rank_is_the_sign_tests(runs, expected):
+    """The k-th smallest and largest of n bound the median at 95%: Conover, Practical Nonparametric Statistics, §3.2."""
+    assert timer._rank(runs) == expected
+
+
+def test_the_interval_misses_the_median_as_rarely_as_it_says():
+    """Of 2,000 samples of 25 from a skewed distribution, no more than 5% and some miss leave the median out."""
+    generator = random.Random(1)
+    missed = 0
+    for _ in range(2000):
+        taken = sorted(generator.expovariate(1.0) for _ in range(25))
+        k = timer._rank(25)
+        missed += not taken[k - 1] <= math.log(2) <= taken[-k]
+    assert 0.02 * 2000 <= missed <= 0.065 * 2000  # exactly 4.3%; 5 standard deviations are 2.3%
+
+
+def test_the_uncertainty_is_half_the_interval():
+    """Of 1 to 6 the interval is the whole range: 2.5 on either side of 3.5; below six runs nothing is known."""
+    assert timer.uncertainty([3.0, 1.0, 6.0, 2.0, 5.0, 4.0]) == pytest.approx(2.5 / 3.5)
+    assert timer.uncertainty([1.0] * 5) == math.inf
+    assert timer.uncertainty([1.0] * 6) == 0
+
+
+def test_steady_runs_end_early(clock):
+    """Runs of one length are known after the least number of them, and leave no doubt."""
+    timing = timer.sample({"a": clock.run("a", 1e-3)}, CPU, budget=100.0)["a"]
+    assert (timing.runs, timing.median, timing.doubt) == (7, pytest.approx(1e-3), "")
+
+
+def test_noise_ends_with_the_budget(clock):
+    """Runs that scatter by half go on until the budget is spent, and what is left open is told."""
+    lengths = [1.0, 2.0, 1.5, 1.0, 2.0, 1.2, 1.9] * 4
+    timing = timer.sample({"a": clock.run("a", *lengths)}, CPU, budget=20.0)["a"]
+    assert 7 < timing.runs < 20
+    assert timing.uncertainty > 0.05
+    assert timing.doubt.startswith(f"after {timing.runs} runs the median is known to ±")
+
+
+def test_a_clock_that_falls_is_told():
+    """The median of 70 runs of 1 s and then 40 of 1.3 s is known, but is not that of the later ones."""
+    timing = timer.Timing(1.0, 1.0, 1.3, 110, (1.0,) * 70 + (1.3,) * 40)
+    assert timing.uncertainty == 0
+    assert timing.drift == pytest.approx(0.3)
+    assert timing.doubt == "the later runs took +30% longer than the earlier ones: the clock changed"
+
+
+def test_variants_take_turns(clock):
+    """Each of three variants comes first in every third turn."""
+    runs = {name: clock.run(name, 1.0) for name in "abc"}
+    timer.sample(runs, CPU, budget=1e-9, least=3)
+    assert "".join(clock.order[-9:]) == "abcbcacab"
+
+
+def test_the_warm_up_lasts_until_the_times_are_steady(clock):
+    """A clock that rises over twelve runs is waited for; the budget for that is a quarter."""
+    timing = timer.sample({"a": clock.run("a", *[2.0 - n / 12 for n in range(12)], 1.0)}, CPU, budget=1000.0)["a"]
+    assert (timing.low, timing.high) == pytest.approx((1.0, 1.0))
+    clock.order.clear()
+    timer.sample({"a": clock.run("a", *[2.0**n for n in range(40)])}, CPU, budget=4.0, least=1)
+    assert len(clock.order) == 4  # one round of three takes 7 s: more than the second it has
+
+
+def test_caches_are_flushed_outside_the_timed_part(clock, monkeypatch):
+    """Where it is asked for, a scratch tensor is overwritten before each run, and its time does not count."""
+
+    class Scratch:
+        def zero_(self):
+            clock.order.append("flush")
+            clock.now += 10.0
+
+    monkeypatch.setattr(timer, "_scratch", lambda device: Scratch())
+    timing = timer.sample({"a": clock.run("a", 1.0)}, CPU, budget=1e-9, flush=True)["a"]
+    assert timing.high == pytest.approx(1.0)
+    assert clock.order[-4:] == ["flush", "a", "flush", "a"]
+    clock.order.clear()
+    timer.sample({"a": clock.run("a", 1.0)}, CPU, budget=1e-9)
+    assert "flush" not in clock.order
+
+
+@pytest.mark.parametrize(("cache", "expected"), [(0, 2**28), (50 * 2**20, 2**28), (2**29, 2**29)])
+def test_the_scratch_is_larger_than_the_cache(monkeypatch, cache, expected):
+    """It has 256 MiB, or the size of the last cache where that is larger."""
+    monkeypatch.setattr(devices, "cache_bytes", lambda device: cache)
+    assert timer._scratch(torch.device("meta")).nbytes == expected
+
+
+def test_an_accelerator_is_timed_by_its_events(clock, monkeypatch):
+    """Events count milliseconds of the device; what the host does meanwhile does not matter."""
+
+    class Event:
+        def __init__(self, *args, **kwargs):
+            assert kwargs == {"enable_timing": True}
+
+        def record(self):
+            self.at = clock.now
+
+        def synchronize(self):
+            clock.now += 5.0
+
+        def elapsed_time(self, other):
+            return (other.at - self.at) * 1e3
+
+    monkeypatch.setattr(torch, "Event", Event)
+    assert timer.device_seconds(clock.run("a", 2.0), torch.device("cuda")) == pytest.approx(2.0)
+
+
+def test_a_device_without_events_is_timed_by_the_clock(clock, monkeypatch):
+    """Where a device keeps no time, it is waited for."""
+
+    def none(*args, **kwargs):
+        raise RuntimeError("no events")
+
+    monkeypatch.setattr(torch, "Event", none)
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda device: None)
+    assert timer.device_seconds(clock.run("a", 2.0), torch.device("xpu")) == pytest.approx(2.0)
+
+
+def test_the_time_until_a_call_returns_and_until_it_is_done(clock, monkeypatch):
+    """A call that takes 1 second and leaves 4 more to the device returns after 1 and is done after 5."""
+    left = []
+
+    def synchronize(device):
+        clock.now += left.pop() if left else 0.0
+
+    def run():
+        clock.now += 1.0
+        left.append(4.0)
+
+    monkeypatch.setattr(torch.accelerator, "synchronize", synchronize)
+    assert timer.queued(run, torch.device("cuda")) == pytest.approx((1.0, 5.0))
+
+
+def test_the_median_is_that_of_torchs_own_benchmark():
+    """A product of 1024 × 1024 matrices takes the same by torch.utils.benchmark within 3%, taken in turn."""
+    a, b = torch.rand(2, 1024, 1024, generator=torch.Generator().manual_seed(0)).unbind()
+    threads = torch.get_num_threads()
+    theirs = torch.utils.benchmark.Timer("a @ b", globals={"a": a, "b": b}, num_threads=threads)
+    ratios = []
+    for _ in range(7):
+        ours = timer.sample({"product": lambda: a @ b}, CPU, budget=0.15)["product"]
+        ratios.append(ours.median / theirs.blocked_autorange(min_run_time=0.15).median)
+    spread = timer.uncertainty(ratios)
+    ratio = statistics.median(ratios)
+    if abs(ratio - 1) > 0.03 and spread > 0.03:
+        pytest.skip(f"ambiguous: on this busy machine the ratio is {ratio:.3f} ± {spread:.3f}")
+    assert ratio == pytest.approx(1.0, abs=0.03)

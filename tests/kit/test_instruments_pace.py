@@ -1,0 +1,60 @@
+"""Products under control: counted and slowed down whichever function computes them, and nothing else is."""
+
+import time
+
+import pytest
+import torch
+
+from spec.instruments.pace import Pace
+
+WAYS = {
+    "@": lambda a, b: a @ b,
+    "torch.matmul": torch.matmul,
+    "torch.mm": torch.mm,
+    "Tensor.mm": lambda a, b: a.mm(b),
+    "out=": lambda a, b: torch.matmul(a, b, out=torch.empty(2, 4)),
+    "einsum": lambda a, b: torch.einsum("ij,jk->ik", a, b),
+    "linear": lambda a, b: torch.nn.functional.linear(a, b.t()),
+    "bmm": lambda a, b: torch.bmm(a[None], b[None])[0],
+    "addmm": lambda a, b: torch.addmm(torch.zeros(2, 4), a, b),
+    "tensordot": lambda a, b: torch.tensordot(a, b, 1),
+}
+
+
+@pytest.mark.parametrize("multiply", WAYS.values(), ids=WAYS)
+def test_every_way_to_multiply_counts_once(multiply):
+    """The product is what it is without, and counts as one."""
+    a, b = torch.arange(6.0).reshape(2, 3), torch.arange(12.0).reshape(3, 4)
+    with Pace([0.0]) as pace:
+        c = multiply(a, b)
+    assert torch.equal(c, multiply(a, b))
+    assert pace.products == 1
+
+
+def test_nothing_else_counts():
+    """Sums, elementwise products and copies are no matrix products."""
+    a = torch.ones(3, 3)
+    with Pace([10.0]) as pace:
+        (a * a + a).sum(), a.t().contiguous(), a.clone()
+    assert pace.products == 0
+
+
+def test_each_takes_as_long_as_it_is_told_to():
+    """The schedule is gone through over and over: 5 ms, none, 5 ms, none, 5 ms."""
+    a = torch.ones(2, 2)
+    taken = []
+    with Pace([0.005, 0.0]):
+        for _ in range(5):
+            start = time.perf_counter()
+            a @ a
+            taken.append(time.perf_counter() - start)
+    assert all(seconds >= 0.005 for seconds in taken[::2])
+    assert min(taken[1::2]) < 0.005
+
+
+def test_it_ends_with_the_block():
+    """Afterwards products are neither counted nor slowed down."""
+    with Pace([1.0]) as pace:
+        pass
+    torch.ones(2, 2) @ torch.ones(2, 2)
+    assert pace.products == 0
