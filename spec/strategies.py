@@ -179,3 +179,10 @@ optimizers = st.sampled_from(("sgd", "momentum", "adagrad", "adam"))
 points = st.sampled_from((1, 2, 7, 32, 64, 65, 130, 200))
 dims = st.sampled_from((1, 5, 64, 64, 65, 80, 96))
 few_layers = st.integers(0, 5)
+
+# ---- randomness ----
+bits_of_a_seed = st.integers(0, 31)
+three_counts = st.tuples(*[st.integers(0, 3)] * 3)
+
+# ---- training ----
+rates_of_descent = st.sampled_from((0.001, 0.004, 0.01))
