@@ -1,0 +1,284 @@
+"""Benchmarks: what pytest-benchmark, the closing table and the report are given of what the kit's timer measured."""
+
+import json
+import os
+import platform
+import socket
+import subprocess
+
+import pytest
+import torch
+
+from spec import benchmarks
+from spec.hardware import sensors
+from spec.hardware.promises import Promise, Promises
+from spec.instruments import timer
+from tests.kit.project import DOUBLE
+
+pytest_plugins = ["pytester"]
+CPU = torch.device("cpu")
+
+TIMED = """
+import time
+from spec import benchmarks
+from spec.benchmarks import Work
+
+@verifies(storage.DOUBLE)
+@pytest.mark.benchmark(group="products")
+def test_work(evidence, meter, device, timed):
+    \"\"\"Takes 2 ms and 1 ms.\"\"\"
+    calls = []
+    def slow():
+        calls.append("slow")
+        time.sleep(0.002)
+    def fast():
+        calls.append("fast")
+        time.sleep(0.001)
+    rates = meter.rates({
+        "slow": Work(slow, flops=2_000_000, bytes=4_000, dtype=torch.float32, shape=(100, 100)),
+        "fast": Work(fast, flops=2_000_000, dtype=torch.bfloat16, shape=(100, 100), note="halved"),
+    }, device)
+    evidence.equal(timed, meter.timed)
+    evidence.equal(calls == ["slow", "fast"], not meter.timed, unit="untimed pass")
+    benchmarks.decided(evidence, *rates.values())
+    for rate in rates.values():
+        benchmarks.within_promise(evidence, rate)
+"""
+GIVEN = ("--spec-promised=float32=4e9", "--spec-promised=bandwidth=4e6")
+
+
+@pytest.fixture
+def project(project):
+    """Give a project with one benchmark of a claim."""
+    project.state(DOUBLE)
+    project.test(TIMED)
+    return project
+
+
+def kept(project, name="out.json"):
+    """Return what pytest-benchmark wrote."""
+    return json.loads((project.path / name).read_text())
+
+
+def test_pytest_benchmark_is_given_the_timers_seconds(project):
+    """Its statistics are those of the kit's timer, run by run, and its extra_info says what they amount to."""
+    ran = project.run("--benchmark-only", "--benchmark-json=out.json", "--benchmark-max-time=0.1", *GIVEN)
+    assert ran.status == 0
+    (entry,) = kept(project)["benchmarks"]
+    extra = entry["extra_info"]
+    assert entry["group"] == "products"
+    assert entry["stats"]["median"] == pytest.approx(extra["seconds"])
+    assert entry["stats"]["rounds"] == extra["runs"] >= 7
+    assert entry["stats"]["min"] >= 0.002
+    assert (extra["name"], extra["dtype"], extra["shape"]) == ("slow", "float32", [100, 100])
+    assert extra["flop_per_second"] == pytest.approx(2e6 / extra["seconds"])
+    assert extra["mfu"] == pytest.approx(extra["flop_per_second"] / 4e9)
+    assert extra["promise"] == "given: --spec-promised float32"
+    assert extra["bytes_per_second"] == pytest.approx(4e3 / extra["seconds"])
+    assert extra["share_of_bandwidth"] == pytest.approx(extra["bytes_per_second"] / 4e6)
+    assert [other["name"] for other in extra["against"]] == ["fast"]
+    assert "Name (time in" in ran.out
+
+
+def test_the_closing_table_shows_the_rates(project):
+    """One line for each thing timed, with its promise's part, and what else there is to say."""
+    ran = project.run("--benchmark-only", "--benchmark-max-time=0.1", *GIVEN)
+    slow, fast = ran.line("slow (cpu)"), ran.line("fast (cpu)")
+    assert ran.line("benchmark  ").split() == "benchmark dtype shape median ± FLOP/s MFU bytes/s of promised".split()
+    assert "float32" in slow
+    assert "100×100" in slow
+    assert "halved" in fast
+    rates = project.report()["rates"]
+    assert [(rate["name"], rate["device"]) for rate in rates] == [("slow", "cpu"), ("fast", "cpu")]
+    assert rates[0]["test"].endswith("::test_work[cpu]")
+
+
+def test_a_plain_run_passes_through_once(project):
+    """Untimed, each thing runs once, nothing is shown, and the claim is unchecked with the reason."""
+    ran = project.run()
+    assert ran.status == 0
+    assert ran.verdicts() == {"storage.double": "unchecked"}
+    assert ran.reason("storage.double") == benchmarks.UNTIMED
+    assert "slow (cpu)" not in ran.out
+    assert project.report()["rates"] == []
+
+
+def test_nothing_is_timed_beside_other_tests(project):
+    """Under pytest-xdist the benchmark passes through once, and its claim is unchecked with the reason."""
+    ran = project.run_apart("--benchmark-enable", "-n", "2", "-p", "xdist")
+    assert ran.status == 0
+    assert ran.reason("storage.double") == benchmarks.PARALLEL
+
+
+def test_a_promise_that_is_exceeded_fails(project):
+    """A peak of a thousandth of what is measured: the message says what is wrong, and its rerun keeps the option."""
+    ran = project.run("--benchmark-only", "--benchmark-max-time=0.1", "--spec-promised", "float32=1e6")
+    assert ran.status == 1
+    assert benchmarks.TOO_FAST in ran.reason("storage.double")
+    assert ran.line("rerun:").endswith("--spec-promised=float32=1e6")
+
+
+@pytest.mark.parametrize("word", ["float32", "float32=fast", "float33=1e12", "bandwidth=-1"])
+def test_a_bad_promise_stops_the_run_in_one_line(project, word):
+    """The option's mistakes are told before anything runs."""
+    assert project.run(f"--spec-promised={word}").stops_with(f"--spec-promised {word}: ")
+
+
+def test_runs_can_be_saved_and_compared(project):
+    """--benchmark-autosave and --benchmark-compare work, and two runs here count as runs on the same machine."""
+    first = project.run_apart("--benchmark-only", "--benchmark-autosave", "--benchmark-max-time=0.1", *GIVEN)
+    second = project.run_apart("--benchmark-only", "--benchmark-compare", "--benchmark-max-time=0.1", *GIVEN)
+    assert (first.status, second.status) == (0, 0)
+    assert "(NOW)" in second.out
+    assert "machine_info is different" not in second.printed
+
+
+def test_pytest_benchmarks_files_name_nobody(project):
+    """They say which device and settings, and nothing of host, user, folder or branch."""
+    subprocess.run(["git", "init", "-q", "-b", "alices-branch", str(project.path)], check=True)
+    project.run("--benchmark-only", "--benchmark-json=out.json", "--benchmark-max-time=0.1")
+    told = kept(project)
+    machine = told["machine_info"]
+    assert machine["torch"] == torch.__version__
+    assert set(machine["devices"]) == {"cpu"}
+    assert {"settings", "libraries", "threads"} <= set(machine)
+    text = json.dumps([machine, told["commit_info"]])
+    for private in (socket.gethostname(), platform.node(), project.path.name, "alices-branch", os.getcwd()):
+        assert json.dumps(private).strip('"') not in text
+
+
+def rate(promise=None, seconds=1.0, taken=(1.0,) * 7, flops=10):
+    """Return a rate with this promise."""
+    work = benchmarks.Work(lambda: None, flops=flops, dtype=torch.float32, shape=(2, 3))
+    timing = timer.Timing(seconds, seconds, seconds, len(taken), taken)
+    return benchmarks.Rate("work", CPU, work, timing, promise, None, timing.doubt)
+
+
+def test_an_unknown_promise_gives_an_unknown_share():
+    """The rate is reported, MFU is "unknown", and why stands beside it."""
+    told = rate(Promise(None, "unknown", "no datasheet for 'X'")).json()
+    assert (told["flop_per_second"], told["mfu"], told["promised_flop_per_second"]) == (10.0, "unknown", None)
+    assert told["promise"] == "unknown: no datasheet for 'X'"
+    assert rate(Promise(40.0, "given", "")).json()["mfu"] == 0.25
+
+
+def test_a_device_that_is_slowed_down_decides_nothing(monkeypatch, evidence_of):
+    """What NVML says of heat, and what the runs say of noise, end a test as ambiguous."""
+    monkeypatch.setattr(sensors, "slowed", lambda device: "too hot, slowed by hardware")
+    monkeypatch.setattr(
+        timer, "sample", lambda runs, device, **options: {name: timer.once(run, device) for name, run in runs.items()}
+    )
+
+    class Benchmark:
+        extra_info: dict = {}
+
+        def pedantic(self, run, rounds):
+            run()
+
+    class Node:
+        user_properties: list = []
+
+    meter = benchmarks.Meter(Benchmark(), Promises(), "", 0.1, Node())
+    found = meter.rate("work", benchmarks.Work(lambda: None), CPU)
+    assert found.doubt == "too hot, slowed by hardware"
+    with pytest.raises(pytest.skip.Exception, match="ambiguous: work: too hot"):
+        benchmarks.decided(evidence_of, found)
+    with pytest.raises(pytest.skip.Exception, match="ambiguous: work: after 6 runs"):
+        benchmarks.decided(evidence_of, rate(taken=(1.0, 2.0, 3.0, 1.0, 2.0, 3.0)))
+
+
+@pytest.fixture
+def evidence_of():
+    from tests.kit.judging import running
+
+    with running() as evidence:
+        yield evidence
+
+
+# ---- what an accelerator says of itself ----
+
+
+class FakeNvml:
+    """NVML with one device, which is 0123 to CUDA."""
+
+    NVML_CLOCK_SM = 1
+
+    def __init__(self, reasons=0x4):
+        self.reasons = reasons
+
+    def nvmlInit(self):
+        pass
+
+    def nvmlDeviceGetHandleByUUID(self, identity):
+        if identity != "GPU-0123":
+            raise ValueError(identity)
+        return "handle"
+
+    def nvmlDeviceGetMaxClockInfo(self, handle, clock):
+        return 1980
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
+        return 700_000
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
+        return self.reasons
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        mine = type("Process", (), {"pid": os.getpid()})
+        return [mine, type("Process", (), {"pid": 1})]
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """Pretend that torch has a CUDA device and that NVML is installed."""
+    properties = type("Properties", (), {"uuid": "0123", "total_memory": 2**37, "multi_processor_count": 132})
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(torch.cuda, "clock_rate", lambda device: 345)
+    monkeypatch.setattr(torch.cuda, "power_draw", lambda device: 71_500)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**36, 2**37))
+    nvml = FakeNvml()
+    monkeypatch.setitem(__import__("sys").modules, "pynvml", nvml)
+    return nvml
+
+
+def test_the_state_of_a_card_is_in_its_units(card, monkeypatch, tmp_path):
+    """Bytes, MHz and watts; the driver's version; who slows it; other processes are counted, not named."""
+    (tmp_path / "version").write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
+    )
+    monkeypatch.setattr(sensors, "DRIVER", tmp_path / "version")
+    assert sensors.state(torch.device("cuda:0")) == {
+        "driver": "580.65.06",
+        "memory_bytes": 2**37,
+        "free_bytes": 2**36,
+        "units": 132,
+        "clock_mhz": 345,
+        "power_watts": 71.5,
+        "maximum_clock_mhz": 1980,
+        "power_limit_watts": 700.0,
+        "throttled_by": ["power cap"],
+        "other_processes": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        (0, ""),
+        (0x5, ""),
+        (0x20, "too hot, slowed by software"),
+        (0x4C, "slowed by hardware; too hot, slowed by hardware"),
+    ],
+)
+def test_heat_slows_a_card_and_its_power_cap_does_not(card, reasons, expected):
+    """A card under load reaches its power cap in good health; what slows it beyond that is told."""
+    card.reasons = reasons
+    assert sensors.slowed(torch.device("cuda:0")) == expected
+
+
+def test_a_card_that_tells_nothing_is_no_error(monkeypatch):
+    """Without NVML, without a driver, and with a torch that raises at every question, the state is empty."""
+    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
+    assert sensors.state(torch.device("cuda:0")) == {}
+    assert sensors.slowed(torch.device("cuda:0")) == ""
+    assert sensors.slowed(CPU) == ""
