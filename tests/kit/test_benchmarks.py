@@ -5,6 +5,8 @@ import os
 import platform
 import socket
 import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from spec import benchmarks
 from spec.hardware import sensors
 from spec.hardware.promises import Promise, Promises
 from spec.instruments import timer
+from tests.kit.judging import running
 from tests.kit.project import DOUBLE
 
 pytest_plugins = ["pytester"]
@@ -84,7 +87,7 @@ def test_the_closing_table_shows_the_rates(project):
     """One line for each thing timed, with its promise's part, and what else there is to say."""
     ran = project.run("--benchmark-only", "--benchmark-max-time=0.1", *GIVEN)
     slow, fast = ran.line("slow (cpu)"), ran.line("fast (cpu)")
-    assert ran.line("benchmark  ").split() == "benchmark dtype shape median ± FLOP/s MFU bytes/s of promised".split()
+    assert " ".join(ran.line("benchmark  ").split()) == "benchmark dtype shape median ± FLOP/s MFU bytes/s of promised"
     assert "float32" in slow
     assert "100×100" in slow
     assert "halved" in fast
@@ -162,37 +165,22 @@ def test_an_unknown_promise_gives_an_unknown_share():
     assert rate(Promise(40.0, "given", "")).json()["mfu"] == 0.25
 
 
-def test_a_device_that_is_slowed_down_decides_nothing(monkeypatch, evidence_of):
+def test_a_device_that_is_slowed_down_decides_nothing(monkeypatch):
     """What NVML says of heat, and what the runs say of noise, end a test as ambiguous."""
     monkeypatch.setattr(sensors, "slowed", lambda device: "too hot, slowed by hardware")
-    monkeypatch.setattr(
-        timer, "sample", lambda runs, device, **options: {name: timer.once(run, device) for name, run in runs.items()}
-    )
 
-    class Benchmark:
-        extra_info: dict = {}
+    def sample(runs, device, **options):
+        return {name: timer.once(run, device) for name, run in runs.items()}
 
-        def pedantic(self, run, rounds):
-            run()
-
-    class Node:
-        user_properties: list = []
-
-    meter = benchmarks.Meter(Benchmark(), Promises(), "", 0.1, Node())
+    monkeypatch.setattr(timer, "sample", sample)
+    benchmark = SimpleNamespace(extra_info={}, pedantic=lambda run, rounds: run())
+    meter = benchmarks.Meter(benchmark, Promises(), "", 0.1, SimpleNamespace(user_properties=[]))
     found = meter.rate("work", benchmarks.Work(lambda: None), CPU)
     assert found.doubt == "too hot, slowed by hardware"
-    with pytest.raises(pytest.skip.Exception, match="ambiguous: work: too hot"):
-        benchmarks.decided(evidence_of, found)
-    with pytest.raises(pytest.skip.Exception, match="ambiguous: work: after 6 runs"):
-        benchmarks.decided(evidence_of, rate(taken=(1.0, 2.0, 3.0, 1.0, 2.0, 3.0)))
-
-
-@pytest.fixture
-def evidence_of():
-    from tests.kit.judging import running
-
-    with running() as evidence:
-        yield evidence
+    with running() as evidence, pytest.raises(pytest.skip.Exception, match="ambiguous: work: too hot"):
+        benchmarks.decided(evidence, found)
+    with running() as evidence, pytest.raises(pytest.skip.Exception, match="ambiguous: work: after 6 runs"):
+        benchmarks.decided(evidence, rate(taken=(1.0, 2.0, 3.0, 1.0, 2.0, 3.0)))
 
 
 # ---- what an accelerator says of itself ----
@@ -237,7 +225,7 @@ def card(monkeypatch):
     monkeypatch.setattr(torch.cuda, "power_draw", lambda device: 71_500)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**36, 2**37))
     nvml = FakeNvml()
-    monkeypatch.setitem(__import__("sys").modules, "pynvml", nvml)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
     return nvml
 
 
@@ -276,9 +264,15 @@ def test_heat_slows_a_card_and_its_power_cap_does_not(card, reasons, expected):
     assert sensors.slowed(torch.device("cuda:0")) == expected
 
 
-def test_a_card_that_tells_nothing_is_no_error(monkeypatch):
+def test_a_card_that_tells_nothing_is_no_error(monkeypatch, tmp_path):
     """Without NVML, without a driver, and with a torch that raises at every question, the state is empty."""
-    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
+
+    def tells_nothing(device):
+        raise RuntimeError
+
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(torch, "get_device_module", tells_nothing)
+    monkeypatch.setattr(sensors, "DRIVER", tmp_path / "no such file")
     assert sensors.state(torch.device("cuda:0")) == {}
     assert sensors.slowed(torch.device("cuda:0")) == ""
     assert sensors.slowed(CPU) == ""
