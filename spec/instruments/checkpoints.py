@@ -1,7 +1,7 @@
 """What becomes of checkpoints: training that is interrupted, saves that are killed, and disks that are full.
 
-All of it is for a process of its own, in which `within` is run: see `processes`. `package` is the implementation,
-whose module `checkpoint` saves and loads.
+All of it is for a process of its own, in which `saving_and_loading` is run: see `processes`. `package` is the
+implementation, whose module `checkpoint` saves and loads.
 """
 
 import importlib
@@ -20,7 +20,7 @@ from torch import nn
 from spec.instruments import interruption
 
 
-def within(work: str, arguments: dict[str, object]) -> object:
+def saving_and_loading(work: str, arguments: dict[str, object]) -> object:
     """Do one of this module's works in a fresh process, on one thread: more would wait for each other."""
     import torch
 

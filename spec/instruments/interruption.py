@@ -15,7 +15,8 @@ Work = Callable[[], object]
 SYNCS = frozenset(("fsync", "fdatasync", "sync"))
 RENAMES = frozenset(("rename", "replace"))
 # The functions that Python code works on files with. What runs in C or C++ from end to end is one moment.
-CALLS = SYNCS | RENAMES | frozenset("open write close flush truncate ftruncate link symlink unlink remove".split())
+CALLS = SYNCS | RENAMES | {"open", "write", "writelines", "writev", "pwrite", "sendfile", "copy_file_range", "close"}
+CALLS |= {"flush", "truncate", "ftruncate", "link", "symlink", "unlink", "remove"}
 
 
 def moments(work: Work) -> list[str]:

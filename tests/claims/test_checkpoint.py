@@ -33,7 +33,7 @@ class Code:
 
 def start(fresh, work, **arguments):
     """Start one of the works on checkpoints in a process of its own."""
-    return fresh.start(checkpoints.within, work=work, arguments=arguments)
+    return fresh.start(checkpoints.saving_and_loading, work=work, arguments=arguments)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,11 @@ def told(call):
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "no error"
+
+
+def loads(impl, path, model, optimizer, steps):
+    """Load, and note the step."""
+    steps.append(impl.checkpoint.load(path, model, optimizer))
 
 
 def names(evidence, said, *words, **inputs):
@@ -255,7 +260,9 @@ def test_a_step_is_a_whole_number(impl, evidence, tmp_path):
 def test_what_does_not_match_is_named_and_nothing_is_changed(impl, evidence, tmp_path):
     """Another shape, dtype, name, class or grouping raises an error that names it, and leaves all as it was."""
     path = tmp_path / "checkpoint"
-    impl.checkpoint.save(path, *network(1), 3)
+    with guard.watched():
+        draws()  # so that the random states in the file are not those of now
+        impl.checkpoint.save(path, *network(1), 3)
     wrong = {
         "another shape": (network(2, inputs=4), ["0.weight"]),
         "another last shape": (network(2, outputs=3), ["2.weight"]),
@@ -365,7 +372,9 @@ def test_a_damaged_file_is_refused_or_loads_as_saved(impl, evidence, tmp_path):
     """Cut, or altered in a bit that matters, it raises an error that names the file, and changes nothing."""
     path, damaged = tmp_path / "checkpoint", tmp_path / "damaged"
     saved = network(1)
-    impl.checkpoint.save(path, *saved, 3)
+    with guard.watched():
+        draws()  # so that the random states in the file are not those of now
+        impl.checkpoint.save(path, *saved, 3)
     content = path.read_bytes()
     flips = [(len(content) * n // FLIPS + n * 7, 1 << n % 8) for n in range(FLIPS)]
     for what, altered in {
@@ -379,11 +388,12 @@ def test_a_damaged_file_is_refused_or_loads_as_saved(impl, evidence, tmp_path):
         damaged.write_bytes(altered)
         model, optimizer = network(2)
         before = everything(model, optimizer)
+        steps = []
         with guard.watched() as left:
-            said = told(partial(impl.checkpoint.load, damaged, model, optimizer))
-        if said == "no error":
+            said = told(partial(loads, impl, damaged, model, optimizer, steps))
+        if steps:  # the damage did no harm: a date in the file, say
+            evidence.equal(steps, [3], unit="as the steps", damage=what)
             same(evidence, model, optimizer, everything(*saved), "as it was saved")
-            evidence.equal("bit" in what or what == "appended", True, unit="(may be harmless)", damage=what)
             continue
         names(evidence, said, "damaged", damage=what)
         evidence.equal(left, [], unit="as what a refused load changes", damage=what)
@@ -416,11 +426,9 @@ def test_loading_runs_no_code(impl, evidence, tmp_path):
         torch.save(content, tmp_path / f"{what}.old", _use_new_zipfile_serialization=False)
         (tmp_path / f"{what}.pickle").write_bytes(pickle.dumps(content))
     optimizer.param_groups[0]["note"] = Code(run)
-    own = told(partial(impl.checkpoint.save, tmp_path / "own", model, optimizer, 1))  # which may refuse it
+    told(partial(impl.checkpoint.save, tmp_path / "own", model, optimizer, 1))  # which may refuse it
     for path in sorted(tmp_path.iterdir()):
         with guard.watched():
             said = told(partial(impl.checkpoint.load, path, *network(2)))
         evidence.equal("has run" if run.exists() else "has not run", "has not run", unit="code", file=path.name)
-        if path.name != "own":
-            names(evidence, said, path.name)
-    evidence.equal("raises" if "error" in own.lower() else own, "raises" if own != "no error" else own, unit="save")
+        names(evidence, said, path.name)
