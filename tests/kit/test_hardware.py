@@ -5,11 +5,12 @@ import json
 import os
 import platform
 import socket
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from spec.hardware import devices, environment
+from spec.hardware import devices, environment, processors, sensors
 
 CPU = torch.device("cpu")
 PRESENT = devices.accelerators()
@@ -122,3 +123,58 @@ def test_the_header_is_short(receipt):
     assert first == "implementation: mine; profile: quick"
     assert second.startswith(f"torch {torch.__version__} on cpu (")
     assert third.startswith("settings: default dtype float32, float32 matmul precision ")
+
+
+def test_the_receipt_names_what_torch_multiplies_with(receipt):
+    """The BLAS library and its version, the vector instructions of the CPU, and CUDA's versions where there is one."""
+    libraries = receipt["libraries"]
+    assert all(isinstance(version, str) and version for version in libraries.values())
+    assert libraries["vector instructions"] == torch.backends.cpu.get_cpu_capability()
+    assert libraries.get("cuda") == torch.version.cuda
+    assert ("mkl" in libraries) <= ("Math Kernel Library" in torch.__config__.show())
+    settings = receipt["settings"]
+    assert settings["float32 products on CUDA"] == torch.backends.cuda.matmul.fp32_precision
+    assert settings["float16 accumulation"] is False
+
+
+def test_the_receipt_has_the_state_of_each_accelerator(monkeypatch):
+    """Of accelerators, and not of the CPU, it keeps what they say of themselves; an identity is no part of that."""
+    monkeypatch.setattr(sensors, "state", lambda device: {"units": device.index})
+    monkeypatch.setattr(devices, "describe", str)
+    cards = [torch.device("cuda:0"), torch.device("cuda:1")]
+    receipt = environment.receipt("mine", "quick", "3", [CPU, *cards])
+    assert receipt["accelerators"] == {"cuda:0": {"units": 0}, "cuda:1": {"units": 1}}
+    assert environment.receipt("mine", "quick", "3", [CPU])["accelerators"] == {}
+
+
+def test_a_cuda_device_is_what_its_properties_say(monkeypatch):
+    """Its name, multiprocessors, cache, and memory clock × 2 × bus: 2,619 MHz and 5,120 bits are 3,352 GB/s."""
+    properties = SimpleNamespace(
+        multi_processor_count=132, L2_cache_size=50 * 2**20, memory_clock_rate=2_619_000, memory_bus_width=5120
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1234, 5678))
+    card = torch.device("cuda:0")
+    assert devices.describe(card) == devices.name(card) == "NVIDIA H100 80GB HBM3"
+    assert (devices.units(card), devices.cache_bytes(card), devices.free_bytes(card)) == (132, 50 * 2**20, 1234)
+    assert devices.memory_rate(card) == pytest.approx(3352e9, rel=1e-3)
+    properties.memory_clock_rate = 0
+    assert devices.memory_rate(card) is None
+
+
+def test_a_cpu_has_no_units_that_torch_tells():
+    """Neither multiprocessors nor a memory clock, nor the size of its cache."""
+    assert (devices.units(CPU), devices.memory_rate(CPU), devices.cache_bytes(CPU)) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [("avx2 avx512_bf16", True), ("avx2 amx_bf16", True), ("avx2 avx512f", False), ("asimd", None), ("", None)],
+)
+def test_a_cpu_multiplies_bfloat16_with_the_instructions_for_it(monkeypatch, flags, expected):
+    """AVX512-BF16 or AMX; another kind of processor does not tell in these words."""
+    monkeypatch.setattr(processors, "cpuinfo", lambda: [{"flags": flags}])
+    assert devices.multiplies_bfloat16(CPU) is expected
+    monkeypatch.setattr(processors, "cpuinfo", list)
+    assert devices.multiplies_bfloat16(CPU) is None
