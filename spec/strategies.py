@@ -181,7 +181,6 @@ dims = st.sampled_from((1, 5, 64, 64, 65, 80, 96))
 few_layers = st.integers(0, 5)
 
 # ---- randomness ----
-bits_of_a_seed = st.integers(0, 31)
 three_counts = st.tuples(*[st.integers(0, 3)] * 3)
 
 # ---- training ----
