@@ -7,6 +7,7 @@ from impl.flops import Decoder, transformer_forward
 from spec.instruments.flops import FlopCounter
 
 GPT2_SMALL = {"layers": 12, "width": 768, "heads": 12, "vocabulary": 50257}
+LARGE = {"layers": 80, "width": 8192, "heads": 64, "vocabulary": 32000, "feedforward": 28672}  # 60 billion parameters
 NARROW = {"layers": 3, "width": 12, "heads": 4, "vocabulary": 11, "feedforward": 30}
 
 
@@ -19,7 +20,9 @@ def dispatched(run):
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize(
-    ("sizes", "batch", "context"), [(NARROW, 2, 5), (GPT2_SMALL, 4, 1024)], ids=["narrow", "GPT-2"]
+    ("sizes", "batch", "context"),
+    [(NARROW, 2, 5), (GPT2_SMALL, 4, 1024), (LARGE, 1, 4096)],
+    ids=["narrow", "GPT-2 small", "large"],
 )
 def test_its_products_are_those_of_the_formula(sizes, batch, context, tied):
     """A forward pass takes exactly what `transformer_forward` says, and training three times that, on meta."""

@@ -132,6 +132,13 @@ def counts_no_additions(self, other):
     return type(self)(self.value + getattr(other, "value", other), self.operations)
 
 
+@mutant("impl.flops.matmul", caught_by=flops.MATMUL, value=True)
+def tires():
+    """Is right for the first calls only."""
+    calls = iter(range(40))
+    return lambda points, inputs, outputs: matmul(points, inputs, outputs) if next(calls, 40) < 39 else 0
+
+
 # ---- elementwise ----
 @mutant("impl.flops.elementwise", caught_by=(flops.ELEMENTWISE_LINEAR, flops.MATMUL_DOMINATES))
 def adds_sizes_up(*shape):
@@ -401,6 +408,22 @@ def forgets_the_output_projection():
     return changed(lambda s, w: w - s["layers"] * matmul(s["batch"] * s["context"], s["width"], s["width"]))
 
 
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
+def predicts_the_last_token_only():
+    """Multiplies the output head with one position of each sequence."""
+    return changed(lambda s, w: w - 2 * s["batch"] * max(s["context"] - 1, 0) * s["width"] * s["vocabulary"])
+
+
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
+def shares_keys_and_values():
+    """Counts one head of keys and values for all heads of queries."""
+    return changed(lambda s, w: w - 4 * s["layers"] * s["batch"] * s["context"] * s["width"] * shared(s))
+
+
+def shared(s):
+    return s["width"] - s["width"] // s["heads"]
+
+
 @mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD)
 def accepts_any_heads(*, layers, width, heads, context, vocabulary, feedforward=None, batch=1, causal=False):
     """Does not ask whether the heads divide the width."""
@@ -547,6 +570,15 @@ def computes_in_fractions(points, inputs, outputs):
     """Multiplies fractions and returns the numerator."""
     sizes = (size("points", points), size("inputs", inputs), size("outputs", outputs))
     return math.prod(map(Fraction, sizes), start=Fraction(2)).numerator
+
+
+@twin("impl.flops.matmul")
+def names_all_arguments(points, inputs, outputs):
+    """Says of any bad size that all of them must be good."""
+    sizes = (points, inputs, outputs)
+    if not all(isinstance(each, int | np.integer) and each >= 0 for each in sizes):
+        raise ValueError("points, inputs and outputs must be integers and not negative")
+    return math.prod(map(int, sizes)) << 1
 
 
 @twin("impl.flops.elementwise")
