@@ -1,0 +1,129 @@
+"""SGD on a linear model with standard normal inputs: its law, exactly; many runs at once; and one run, step by step."""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from functools import cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spec.bounds import DIGITS
+from spec.streams import seeded
+
+Array = np.ndarray[Any, Any]
+
+
+class Descent(NamedTuple):
+    """A learning rate, the points of a batch, and the dimensions of its inputs and of the weights."""
+
+    lr: float
+    points: int
+    dims: int
+
+    @property
+    def ratio(self) -> float:
+        """The expected ratio of squared errors, after a step to before: 1 − 4·lr + 4·lr²·(B + D + 1)/B."""
+        return 1 - 4 * self.lr + 4 * self.lr**2 * (self.points + self.dims + 1) / self.points
+
+    @property
+    def limit(self) -> float:
+        """The learning rate beyond which the expected squared error grows: B/(B + D + 1)."""
+        return self.points / (self.points + self.dims + 1)
+
+    @cache  # noqa: B019 — of a few settings
+    def moments(self, order: int) -> tuple[Decimal, ...]:
+        """Return the expected 0th to `order`-th powers of the ratio of squared errors, to 120 digits.
+
+        With v = w − w* and the batch X, a step makes of v (I − a·XᵀX)·v, with a = 2·lr/B. Turned so that v lies along
+        the first axis, X has a first column g and others that are normal and independent of it. Of v's length ℓ become
+        (1 − a·g·g)·ℓ along v and −a·ℓ·(the others)ᵀ·g across, so that the squared ratio is (1 − a·s)² + a²·s·c,
+        with independent s = g·g of the χ² distribution with B degrees of freedom, and c of that with D − 1. It depends
+        neither on v nor on the steps before: the ratios of a run are independent, and alike.
+        """
+        along, across = chi_square_moments(self.points, 2 * order), chi_square_moments(self.dims - 1, order)
+        with localcontext(prec=DIGITS):
+            a = Decimal(self.lr) * 2 / self.points
+            s = [(-a) ** n * moment for n, moment in enumerate(along)]  # powers of −a·s
+            c = [(-a) ** n * moment for n, moment in enumerate(across)]  # and of −a·c
+
+            def squared(n: int, m: int) -> Decimal:  # (1 − a·s)ⁿ·(−a·s)ᵐ
+                return sum((math.comb(n, k) * s[k + m] for k in range(n + 1)), Decimal(0))
+
+            def power(n: int) -> Decimal:  # ((1 − a·s)² + (−a·s)·(−a·c))ⁿ
+                return sum((math.comb(n, m) * c[m] * squared(2 * (n - m), m) for m in range(n + 1)), Decimal(0))
+
+            return tuple(power(n) for n in range(order + 1))
+
+    def errors(self, seeds: int, steps: int, seed: int, device: torch.device | str = "cpu") -> Tensor:
+        """Return the squared errors, (steps + 1, seeds), of torch's SGD from 0 towards weights 0, 1, …, D − 1.
+
+        Each of the runs has its own weights and batches; the loss is the sum of their mean squared errors.
+        """
+        device = torch.device(device)
+        generator = seeded(seed, device)
+        truth = torch.arange(self.dims, dtype=torch.float64, device=device)
+        weights = torch.zeros(seeds, self.dims, dtype=torch.float64, device=device, requires_grad=True)
+        optimizer = torch.optim.SGD([weights], lr=self.lr)
+        errors = [(weights.detach() - truth).square().sum(-1)]
+        for _ in range(steps):
+            x = torch.randn(seeds, self.points, self.dims, generator=generator, dtype=torch.float64, device=device)
+            y = x @ truth
+            optimizer.zero_grad()
+            ((x @ weights[..., None])[..., 0] - y).square().mean(-1).sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            errors.append((weights.detach() - truth).square().sum(-1))
+        return torch.stack(errors).cpu()
+
+
+def chi_square_moments(degrees: int, order: int) -> list[int]:
+    """Return the expected 0th to `order`-th powers of a χ² number: d·(d + 2)·…·(d + 2n − 2)."""
+    return list(accumulate(range(order), lambda moment, n: moment * (degrees + 2 * n), initial=1))
+
+
+def loss_and_gradients(x: Array, y: Array, weights: Sequence[Array]) -> tuple[float, list[Array]]:
+    """Return the mean squared error of x @ w @ … @ head, and its gradients, by the chain rule."""
+    inputs = [x]
+    for weight in weights:
+        inputs.append(inputs[-1] @ weight)
+    off = inputs.pop()[:, 0] - y
+    backward = 2 / len(y) * off[:, None]
+    gradients = []
+    for before, weight in zip(reversed(inputs), reversed(weights), strict=True):
+        gradients.append(before.T @ backward)
+        backward = backward @ weight.T
+    return float(np.mean(off * off)), gradients[::-1]
+
+
+def undo(x: Array, y: Array, weights: Sequence[Array], lr: float) -> list[Array]:
+    """Return the weights before a step of SGD on a batch: those w with w − lr·gradient(w) = weights.
+
+    w = weights + lr·gradient(w) is met by iterating, where the learning rate is well below that at which SGD diverges;
+    elsewhere, and for weights that are not numbers, the answer is NaN.
+    """
+    before = list(weights)
+    for _ in range(100):
+        _, gradients = loss_and_gradients(x, y, before)
+        moved = [weight + lr * gradient for weight, gradient in zip(weights, gradients, strict=True)]
+        change = max(float(np.abs(new - old).max(initial=0)) for new, old in zip(moved, before, strict=True))
+        before = moved
+        if change < 1e-14:
+            return before
+    return [np.full_like(weight, np.nan) for weight in weights]
+
+
+def replay(
+    batches: Sequence[tuple[Tensor, Tensor]], weights: Sequence[Tensor], lr: float
+) -> tuple[list[float], list[Array]]:
+    """Return what a run of SGD that ended at `weights` lost at each batch, and the weights it began with."""
+    now = [weight.detach().cpu().double().numpy() for weight in weights]
+    losses = []
+    with np.errstate(all="ignore"):
+        for x, y in reversed(batches):
+            x64, y64 = x.double().numpy(), y.double().numpy()
+            now = undo(x64, y64, now, lr)
+            losses.append(loss_and_gradients(x64, y64, now)[0])
+    return losses[::-1], now

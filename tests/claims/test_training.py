@@ -1,0 +1,216 @@
+"""§3.6: the training loop."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+
+from spec import bounds, steps, streams
+from spec import strategies as st
+from spec.claim import refutes, verifies
+from spec.claims import training
+from spec.descent import Descent, loss_and_gradients, replay
+
+NOTES = Descent(lr=0.01, points=4, dims=16)
+SIZES = {"dim": 3, "num_layers": 1, "batch_size": 2, "steps": 2, "lr": 0.01}
+WHOLE = (int, np.int32, np.int64, np.uint8)
+
+
+class Batches:
+    """Gives out batches of normal inputs with their targets, and keeps what was asked for and given."""
+
+    def __init__(self, dim, seed, *, scale=1.0, targets=None):
+        self.dim, self.scale, self.generator = dim, scale, streams.seeded(seed)
+        self.targets = targets or (lambda x: torch.randn(len(x), generator=self.generator))
+        self.asked, self.given, self.copies = [], [], []
+
+    def __call__(self, batch_size):
+        self.asked.append(batch_size)
+        x = self.scale * torch.randn(int(batch_size), self.dim, generator=self.generator)
+        self.given.append((x, self.targets(x)))
+        self.copies.append(tuple(tensor.clone() for tensor in self.given[-1]))
+        return self.given[-1]
+
+
+def towards_the_truth(seed):
+    """Return the notes' batches: y = x·(0, 1, …, D − 1)."""
+    return Batches(NOTES.dims, seed, targets=lambda x: x @ torch.arange(NOTES.dims, dtype=torch.float32))
+
+
+def run(impl, batches, seed, **arguments):
+    """Train with a random stream of its own, and on one thread."""
+    with streams.kept(), steps.one_thread():
+        streams.seed_torch(seed)
+        return impl.training.train(batches, **arguments)
+
+
+def weights_of(model):
+    """Return a model's parameters in the order in which they act."""
+    named = dict(model.named_parameters())
+    names = [*(f"layers.{place}.weight" for place in range(len(named) - 1)), "final.weight"]
+    return [named[name] for name in names if name in named]
+
+
+def squared_error(weights):
+    """Return how far weights are from 0, 1, …, D − 1, squared."""
+    return float(np.square(np.asarray(weights).reshape(-1) - np.arange(NOTES.dims)).sum())
+
+
+def weights_are(evidence, model, dim, num_layers):
+    """Require that a model has the parameters of the notes' network, and no more."""
+    shapes = {f"layers.{place}.weight": (dim, dim) for place in range(num_layers)} | {"final.weight": (dim, 1)}
+    told = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    evidence.equal(told, shapes, unit="as the parameters")
+
+
+def follows(evidence, trained, batches, lr):
+    """Require that a run's losses are those of SGD on its batches, which ended at its model's weights."""
+    evidence.equal([type(loss).__name__ for loss in trained.losses], ["float"] * len(batches.given), unit="as losses")
+    predicted, first = replay(batches.given, weights_of(trained.model), lr)
+    tolerance = [bounds.replayed(x, y, first, len(predicted)) for x, y in batches.given]
+    measured, predicted, tolerance = (
+        torch.tensor(each, dtype=torch.float64) for each in (trained.losses, predicted, tolerance)
+    )
+    evidence.close(measured, predicted, tolerance=tolerance, unit="as the loss")
+
+
+@verifies(training.RECOVERS_WEIGHTS)
+@settings(max_examples=2)
+@given(seed=st.seeds)
+def test_the_error_falls_as_the_law_says(evidence, seed):
+    """Of many runs of torch's SGD, the mean squared error lies in its band around the law after every step."""
+    runs, length = 100, 100
+    with steps.one_thread():
+        errors = NOTES.errors(runs, length, seed)
+    measured = errors.mean(1) / errors[0, 0]
+    law = NOTES.ratio ** torch.arange(length + 1, dtype=torch.float64)
+    band = law * bounds.mean_curve(NOTES.moments(bounds.ORDER), length, runs)
+    evidence.close(measured, law, tolerance=band, unit="of the first squared error")
+    ratios = errors[1:] / errors[:-1]
+    one = bounds.mean_of_products(NOTES.moments(bounds.ORDER), 1, ratios.numel())
+    evidence.close(float(ratios.mean()), NOTES.ratio, tolerance=one * NOTES.ratio, unit="per step")
+    for name, curve in {"mean": measured, "law": law, "least": law - band, "most": law + band}.items():
+        evidence.series(name, range(length + 1), curve, unit="of the first squared error", along="steps")
+
+
+@verifies(training.RECOVERS_WEIGHTS)
+@pytest.mark.parametrize("points", [1, 4])
+@settings(max_examples=2)
+@given(seed=st.seeds)
+def test_beyond_a_learning_rate_the_error_grows(evidence, points, seed):
+    """A step multiplies the squared error as the law says: below 1 at half of B/(B + D + 1), above at its double."""
+    dims, runs, length = 6, 1000, 3
+    for share in (0.5, 0.9, 2.0):
+        descent = Descent(share * Descent(0.0, points, dims).limit, points, dims)
+        with steps.one_thread():
+            errors = descent.errors(runs, length, seed)
+        mean = float((errors[1:] / errors[:-1]).mean())
+        tolerance = bounds.mean_of_products(descent.moments(bounds.ORDER), 1, runs * length) * descent.ratio
+        evidence.close(mean, descent.ratio, tolerance=tolerance, unit="per step", lr=descent.lr)
+        if share == 0.5:
+            evidence.at_most(mean, 1.0, unit="per stable step", lr=descent.lr)
+        if share == 2.0:
+            evidence.at_least(mean, 1.0, unit="per unstable step", lr=descent.lr)
+
+
+@verifies(training.RECOVERS_WEIGHTS)
+@settings(max_examples=2)
+@given(seed=st.seeds)
+def test_a_hundred_steps_come_closer_than_ten(impl, evidence, seed):
+    """On the notes' own task the weights end closer to the truth after 100 steps than after 10."""
+    left = {}
+    for length in (10, 100):
+        batches = towards_the_truth(seed)
+        sizes = {"dim": NOTES.dims, "num_layers": 0, "batch_size": NOTES.points}
+        trained = run(impl, batches, seed, **sizes, steps=length, lr=NOTES.lr)
+        weights_are(evidence, trained.model, NOTES.dims, 0)
+        (last,) = weights_of(trained.model)
+        _, (first,) = replay(batches.given, [last], NOTES.lr)
+        left[length] = squared_error(last.detach()) / squared_error(first)
+        most = bounds.product(NOTES.moments(bounds.ORDER), length)
+        evidence.at_most(left[length], most, unit="of the first squared error", steps=length)
+    evidence.at_most(left[100], left[10], unit="of the first squared error", steps=100)
+
+
+@verifies(training.HEAD_ONLY)
+@given(points=st.sizes, width=st.sizes, layers=st.up_to_three, seed=st.seeds)
+def test_without_layers_the_head_is_left(impl, evidence, device, points, width, layers, seed):
+    """The model has `num_layers` square matrices and a head, and its output is the product with each in turn."""
+    batches = Batches(width, seed)
+    trained = run(impl, batches, seed, dim=width, num_layers=layers, batch_size=points, steps=1, lr=0.0, device=device)
+    weights_are(evidence, trained.model, width, layers)
+    devices = {str(weight.device.type) for weight in trained.model.parameters()}
+    evidence.equal(devices, {torch.device(device).type}, unit="as the device")
+    x, weights = batches.given[0][0], [weight.detach().cpu().double() for weight in weights_of(trained.model)]
+    output = trained.model(x.to(device)).detach()
+    predicted, magnitude = steps.chain(x.double(), *weights), steps.chain(x.double().abs(), *(w.abs() for w in weights))
+    tolerance = bounds.products(magnitude, [width] * (layers + 1), torch.float32).squeeze(-1)
+    evidence.close(output, predicted.squeeze(-1), tolerance=tolerance, unit="as the output")
+
+
+@verifies(training.ARGUMENTS)
+@given(
+    width=st.small, layers=st.up_to_three, points=st.small, length=st.up_to_three, lr=st.rates_of_descent, seed=st.seeds
+)
+def test_every_step_is_one_of_sgd(impl, evidence, width, layers, points, length, lr, seed):
+    """Each step asks for one batch of `batch_size`, and moves a network of `num_layers` by −lr times its gradient."""
+    batches = Batches(width, seed, scale=0.5)
+    sizes = {"dim": width, "num_layers": layers, "batch_size": points, "steps": length, "lr": lr}
+    trained = run(impl, batches, seed, **sizes)
+    evidence.equal(batches.asked, [points] * length, unit="as the batches asked for")
+    weights_are(evidence, trained.model, width, layers)
+    follows(evidence, trained, batches, lr)
+    for given_out, copies in zip(batches.given, batches.copies, strict=True):
+        for tensor, copy in zip(given_out, copies, strict=True):
+            evidence.equal(tensor, copy, unit="left as it was")
+
+
+@verifies(training.ARGUMENTS)
+def test_numbers_of_any_type_are_honoured(impl, evidence):
+    """NumPy's integers and floats train as Python's do."""
+    for number in WHOLE:
+        sizes = {name: number(size) for name, size in SIZES.items() if name != "lr"}
+        batches = Batches(3, 0)
+        trained = run(impl, batches, 0, **sizes, lr=np.float64(0.01))
+        weights_are(evidence, trained.model, 3, 1)
+        follows(evidence, trained, batches, 0.01)
+
+
+@verifies(training.ARGUMENTS)
+def test_what_fits_no_run_is_refused(impl, evidence):
+    """Negative sizes, steps and rates, no points and other shapes raise ValueError, what is no integer TypeError."""
+    for name in ("dim", "num_layers", "batch_size", "steps"):
+        evidence.raises(ValueError, partial(run, impl, Batches(3, 0), 0, **SIZES | {name: -1}), **{name: -1})
+        for size in (1.5, "2", None):
+            evidence.raises(TypeError, partial(run, impl, Batches(3, 0), 0, **SIZES | {name: size}), **{name: size})
+    evidence.raises(ValueError, partial(run, impl, Batches(3, 0), 0, **SIZES | {"batch_size": 0}), batch_size=0)
+    for lr in (-0.01, float("nan"), float("inf")):
+        evidence.raises(ValueError, partial(run, impl, Batches(3, 0), 0, **SIZES | {"lr": lr}), lr=lr)
+    shapes = (((2, 4), (2,)), ((3, 3), (3,)), ((2, 3), (2, 1)), ((2, 3), (1,)), ((2, 3), ()), ((3,), (2,)))
+    for shape, target in shapes:
+        evidence.raises(
+            ValueError,
+            partial(run, impl, lambda _, x=shape, y=target: (torch.ones(x), torch.ones(y)), 0, **SIZES),
+            x=shape,
+            y=target,
+        )
+
+
+@refutes(training.ARGUMENTS)
+@pytest.mark.parametrize(("layers", "lr"), [(2, 0.01), (0, 0.1)])
+def test_the_notes_function_trains_the_head_at_one_rate(evidence, layers, lr):
+    """Written as in the notes, the function trains 16 parameters and moves them by 0.01 times the gradient."""
+    batches = towards_the_truth(0)
+    head = torch.zeros(NOTES.dims, 1, requires_grad=True)  # what num_layers=0 leaves, whatever the argument says
+    optimizer = torch.optim.SGD([head], lr=0.01)  # whatever the argument says
+    x, y = batches(NOTES.points)
+    steps.forward(x, y, [head])[1].backward()
+    optimizer.step()
+    asked = steps.network(NOTES.points, NOTES.dims, layers)
+    _, (gradient,) = loss_and_gradients(x.numpy(), y.numpy(), [np.zeros((NOTES.dims, 1))])
+    moved = float(head.detach().square().sum().sqrt())
+    told = (head.numel(), round(moved / float(np.linalg.norm(gradient)), 5))
+    evidence.equal(told, (NOTES.dims, 0.01), unit="as parameters and rate")
+    evidence.differs(told, (sum(asked.parameters), lr), unit="as parameters and rate")
