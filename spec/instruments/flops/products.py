@@ -124,32 +124,26 @@ def linear_backward(_: Any, x: Tensor, gradient: Tensor, weight: Tensor, mask: S
 
 
 def trilinear(
-    result: Tensor,
-    first: Tensor,
-    second: Tensor,
-    third: Tensor,
-    *places: Sequence[int],
-    **_: Any,
+    result: Tensor, first: Tensor, second: Tensor, third: Tensor, *places: Sequence[int], unroll_dim: int = 1
 ) -> Flops | None:
-    """Cost of _trilinear, which is how bilinear and its gradients are computed: two products, one after the other.
+    """Cost of _trilinear, by which bilinear and its gradients are computed: two products, one after the other.
 
-    The first pair are multiplied and summed over what the third does not have, then with the third.
+    The first two operands are multiplied and summed over what the third does not have, then with the third. One
+    dimension is gone through in a loop: if the result does not have it, the loop adds up its products.
     """
-    missing, sums = places[:3], set(places[3])
+    *missing, sums = map(set, places[:4])
+    loop = places[4] if len(places) > 4 else unroll_dim
     sizes: dict[int, int] = {}
-    for operand, expanded in zip((first, second, third), missing, strict=True):
-        held = [d for d in range(operand.ndim + len(expanded)) if d not in expanded]
-        for d, size in zip(held, operand.shape, strict=True):
-            sizes[d] = max(size, sizes.get(d, 1))
-    early = sums & set(missing[2])
-    if early & (set(missing[0]) | set(missing[1])):
+    for operand, absent in zip((first, second, third), missing, strict=True):
+        held = [dim for dim in range(operand.ndim + len(absent)) if dim not in absent]
+        sizes.update(zip(held, operand.shape, strict=True))
+    early = sums & missing[2] - {loop}
+    if not first.is_floating_point() or early & (missing[0] | missing[1]):
         return None
-    pair = prod(size for d, size in sizes.items() if d not in set(missing[0]) & set(missing[1]))
-    rest = prod(size for d, size in sizes.items() if d not in early)
-    multiplied = pair * (2 if early else 1) + rest * (2 if sums - early else 1)
-    if not first.is_floating_point():
-        return None
-    return Flops(multiplied)
+    pair = prod(size for dim, size in sizes.items() if dim not in missing[0] & missing[1])
+    rest = prod(size for dim, size in sizes.items() if dim not in early)
+    sums_up = result.numel() * sizes[loop] if loop in sums else 0
+    return Flops(pair * (2 if early else 1) + rest * (2 if sums - early - {loop} else 1) + sums_up)
 
 
 def convolution(result: Tensor, x: Tensor, weight: Tensor, *rest: Any, **named: Any) -> Flops:

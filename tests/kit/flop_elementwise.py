@@ -1,0 +1,200 @@
+"""Elementwise operations and reductions, what they cost by loops, and what has no count. See flop_cases."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from tests.kit.flop_cases import Case, W, X, entering, of
+from tests.kit.flop_loops import erf, exp, larger, largest, log, plain, smaller, softmax, sqrt, tanh, total
+
+CASES: list[Case] = []
+enter = entering(CASES)
+
+
+def case(name, program, *shapes, inputs=None, **options):
+    """Enter a case whose loops count on the elementwise line; they return the result, or the gradients of inputs."""
+
+    def decorate(function):
+        def written(tally, *arrays):
+            with tally.on("elementwise"):
+                result = function(tally, *arrays)
+            return result if isinstance(result, list) else [result]
+
+        enter(name, program, inputs or of(*shapes), **options)(written)
+        return function
+
+    return decorate
+
+
+case("x + y", "torch.add", X, X)(lambda _, x, y: x + y)
+case("x + 2·y", lambda x, y: torch.add(x, y, alpha=2), X, X)(lambda _, x, y: x + y * 2)
+case("x − y, broadcast", "torch.sub", X, (5,))(lambda _, x, y: x - y)
+case("x · y, in place", lambda x, y: x.clone().mul_(y), X, X)(lambda _, x, y: x * y)
+case("x / y", "torch.div", X, X)(lambda _, x, y: x / y)
+case("relu", "torch.relu", X)(lambda tally, x: larger(x, tally.zeros(*x.shape)))
+
+
+def bound(x, value):
+    """Return an array of one value."""
+    return np.vectorize(lambda number: type(number)(value, number.tally), otypes=[object])(x)
+
+
+case("clamp", lambda x: x.clamp(-0.5, 0.5), X)(lambda _, x: smaller(larger(x, bound(x, -0.5)), bound(x, 0.5)))
+case("−|x|", lambda x: -x.abs(), X)(lambda _, x: -abs(x))
+case("exp and log", lambda x: x.exp().log(), X)(lambda _, x: log(exp(x)))
+case("sigmoid", "torch.sigmoid", X)(lambda _, x: 1 / (1 + exp(-x)))
+case("silu", "F.silu", X)(lambda _, x: x * (1 / (1 + exp(-x))))
+case("tanh", "torch.tanh", X)(lambda _, x: tanh(x))
+case("addcmul", lambda x, y, z: torch.addcmul(x, y, z, value=2), X, X, X)(lambda _, x, y, z: x + y * z * 2)
+case("lerp", lambda x, y: torch.lerp(x, y, 0.3), X, X)(lambda _, x, y: x + (y - x) * 0.3)
+case("gelu", "F.gelu", X)(lambda _, x: x * (1 + erf(x * math.sqrt(0.5))) * 0.5)
+case("gelu by tanh", lambda x: F.gelu(x, approximate="tanh"), X)(
+    lambda _, x: x * 0.5 * (1 + tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)))
+)
+case("foreach", lambda x, y: torch._foreach_add([x, y], 2.0)[0], X, W)(lambda _, x, y: [x + 2, y + 2][0])
+case("complex x · y + y", lambda x, y: x * y + y, inputs=of(X, X, dtype=torch.complex64))(
+    lambda _, x, y: np.vectorize(times_plus, otypes=[object])(x, y)
+)
+case("multiply, broadcast, and sum", lambda x, w: (x[:, :, None] * w).sum(1), X, W)(
+    lambda _, x, w: total(np.moveaxis(x[:, :, None] * w, 1, 0))
+)
+
+
+def times_plus(x, y):
+    """Return x·y + y of complex numbers, by real ones."""
+    (a, b), (c, d) = x.parts(), y.parts()
+    return complex(plain(a * c - b * d + c), plain(a * d + b * c + d))
+
+
+case("sum", lambda x: x.sum(), X)(lambda _, x: np.array(total(x.ravel())))
+case("mean of rows", lambda x: x.mean(1), X)(lambda _, x: total(x.T) / 5)
+case("largest of rows", lambda x: x.amax(1), X)(lambda _, x: np.array([largest(row) for row in x]))
+case("largest of rows, and where", lambda x: x.max(1), X)(lambda _, x: np.array([largest(row) for row in x]))
+
+
+def cumulative(_, x):
+    rows = [[row[0]] for row in x]
+    for row, sums in zip(x, rows, strict=True):
+        for number in row[1:]:
+            sums.append(sums[-1] + number)
+    return np.array(rows)
+
+
+case("cumsum of rows", lambda x: x.cumsum(1), X)(cumulative)
+case("norm", lambda x: x.norm(), X)(lambda _, x: sqrt(np.array(total((x * x).ravel()))))
+
+
+def variances(x):
+    centred = x - (total(x.T) / x.shape[1])[:, None]
+    return centred, total((centred * centred).T)
+
+
+case("variance of rows", lambda x: x.var(1), X)(lambda _, x: variances(x)[1] / 4)
+case("standard deviation of rows", lambda x: x.std(1), X)(lambda _, x: sqrt(variances(x)[1] / 4))
+case("softmax", lambda x: x.softmax(1), X)(lambda _, x: np.stack([softmax(row) for row in x]))
+
+
+def log_softmax(x):
+    return np.stack([(shifted := row - largest(row)) - total(exp(shifted)).apply(math.log) for row in x])
+
+
+case("log_softmax", lambda x: x.log_softmax(1), X)(lambda _, x: log_softmax(x))
+case("logsumexp", lambda x: x.logsumexp(1), X)(
+    lambda _, x: np.array([(top := largest(row)) + total(exp(row - top)).apply(math.log) for row in x])
+)
+
+
+@case("layer_norm", lambda x, w, b: F.layer_norm(x, (5,), w, b), X, (5,), (5,))
+def _(_, x, weight, bias):
+    centred, squares = variances(x)
+    return centred * (1 / sqrt(squares / 5 + 1e-5))[:, None] * weight + bias
+
+
+@case("layer_norm backward", lambda x, w, b: F.layer_norm(x, (5,), w, b), X, (5,), (5,), backward=True)
+def _(tally, x, weight, bias):
+    centred, squares = variances(x)
+    scale = (1 / sqrt(squares / 5 + 1e-5))[:, None]
+    _ = centred * scale * weight + bias  # the forward pass; what follows starts from its mean and scale
+    gradient = tally.numbers(torch.ones(3, 5))
+    with tally.on("aside"):
+        mean = (total(x.T) / 5)[:, None]
+    z = (x - mean) * scale
+    h = gradient * weight
+    of_x = (h - (total(h.T) / 5)[:, None] - z * (total((h * z).T) / 5)[:, None]) * scale
+    return [of_x, total(gradient * z), total(gradient)]
+
+
+@case("softmax backward", lambda x: x.softmax(1), X, backward=True)
+def _(tally, x):
+    gradient, y = tally.numbers(torch.ones(3, 5)), np.stack([softmax(row) for row in x])
+    return (gradient - total((gradient * y).T)[:, None]) * y
+
+
+@case("log_softmax backward", lambda x: x.log_softmax(1), X, backward=True)
+def _(tally, x):
+    gradient = tally.numbers(torch.ones(3, 5))
+    return gradient - exp(log_softmax(x)) * total(gradient.T)[:, None]
+
+
+@case("gelu backward", "F.gelu", X, backward=True)
+def _(tally, x):
+    _ = x * (1 + erf(x * math.sqrt(0.5))) * 0.5
+    cdf = (1 + erf(x * math.sqrt(0.5))) * 0.5
+    pdf = exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+    return tally.numbers(torch.ones(3, 5)) * (cdf + x * pdf)
+
+
+@case("tanh backward", "torch.tanh", X, backward=True)
+def _(tally, x):
+    y = tanh(x)
+    return tally.numbers(torch.ones(3, 5)) * (1 - y * y)
+
+
+@case("silu backward", "F.silu", X, backward=True)
+def _(tally, x):
+    _ = x * (1 / (1 + exp(-x)))
+    s = 1 / (1 + exp(-x))
+    return tally.numbers(torch.ones(3, 5)) * s * (1 + x * (1 - s))
+
+
+@case("squared error", "F.mse_loss", X, X)
+def _(_, x, y):
+    difference = x - y
+    return np.array(total((difference * difference).ravel()) / 15)
+
+
+TARGET = torch.tensor([1, 4, 0])
+
+
+@case("cross entropy", lambda x: F.cross_entropy(x, TARGET), X)
+def _(_, x):
+    return np.array(total([-row[place] for row, place in zip(log_softmax(x), TARGET, strict=True)]) / 3)
+
+
+PLACES = torch.tensor([[1, 2, 1], [0, 4, 1]])
+case("embedding", lambda w: F.embedding(PLACES, w), W)(lambda _, w: w[PLACES.numpy()])
+
+
+def scattered(tally, w):
+    gradient = tally.zeros(*w.shape)
+    for place in PLACES.flatten():
+        gradient[place] = gradient[place] + 1
+    return gradient
+
+
+case("embedding backward", lambda w: F.embedding(PLACES, w), W, backward=True)(scattered)
+case("indexing backward", lambda w: w[PLACES], W, backward=True)(scattered)
+case("index_add", lambda x, y: x.index_add(0, torch.tensor([2, 2]), y), X, (2, 5))(
+    lambda _, x, y: np.stack([x[0], x[1], x[2] + y[0] + y[1]])
+)
+case("distances of few points", "torch.cdist", X, (4, 5))(
+    lambda _, x, y: sqrt(total(np.moveaxis((d := x[:, None] - y) * d, -1, 0)))
+)
+case("moved about", lambda x: torch.cat([x.T.contiguous().view(3, 5), x.clone()])[1:].double(), X)(
+    lambda _, x: np.concatenate([x.T.reshape(3, 5), x])[1:]
+)
+case("where and compare", lambda x: torch.where(x > 0, x, torch.zeros(())), X)(
+    lambda tally, x: np.vectorize(lambda n: n if n.value > 0 else type(n)(0, tally), otypes=[object])(x)
+)
