@@ -4,6 +4,7 @@ import functools
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from statistics import NormalDist
@@ -81,9 +82,14 @@ def dot_product(magnitude: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     Numerical Algorithms, §3.1). The terms of a float32 product may first be cut to TF32's 10 fraction bits or to
     bfloat16's 7 where torch's matmul precision allows it: an ulp of each operand. The exact side is summed in float64.
     """
-    cut = {"highest": 0.0, "high": 2.0**-10, "medium": 2.0**-7}[torch.get_float32_matmul_precision()]
-    operands = [cut, cut] if dtype is torch.float32 else []
+    operands = [operand_cut(dtype)] * 2
     return magnitude * (compounded(*operands, gamma(length, dtype)) + gamma(length, torch.float64))
+
+
+def operand_cut(dtype: torch.dtype) -> float:
+    """Return what part of an operand of a product torch's matmul precision allows to be cut off."""
+    cut = {"highest": 0.0, "high": 2.0**-10, "medium": 2.0**-7}[torch.get_float32_matmul_precision()]
+    return cut if dtype is torch.float32 else 0.0
 
 
 # ---- dimensions ----
@@ -283,11 +289,13 @@ UNDECIDED = 4.0  # ratios of times beyond this, or below its inverse, fail; betw
 
 
 def quotient(exact: Fraction) -> float:
-    """Bound |computed − exact| of a quotient in float64 by division or by the rounded reciprocal.
+    """Bound |computed − exact| of a quotient in float64: by division, by the reciprocal or by way of logarithms.
 
-    Each operand is rounded once at most (a large integer), the operations twice, the exact side once.
+    Each operand is rounded once at most (a large integer) and the exact side once, a division takes one rounding,
+    the reciprocal two. The logarithms of numbers between 2⁻³⁰ and 2⁸⁰ are below 56, and what they are off by, 56 u
+    each and 77 u for their difference, the quotient is off by relatively.
     """
-    return abs(float(exact)) * gamma(5, torch.float64)
+    return abs(float(exact)) * gamma(192, torch.float64)
 
 
 # ---- memory ----
@@ -386,3 +394,85 @@ def replayed(x: Tensor, y: Tensor, weights: Sequence[FloatArray], steps: int) ->
     u = coarse[torch.get_float32_matmul_precision()]
     roundings = 3 * (sum(len(weight) for weight in weights) + len(y) + len(weights))
     return 2.0**steps * roundings * max(steps, 1) * u * largest
+
+
+# ---- precision ----
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An exact tensor in float64, and how far from each of its values a computed one may be.
+
+    Operations follow the computed values: the exact side is done in float64, whose rounding is far below the error.
+    """
+
+    exact: Tensor
+    error: Tensor
+
+    @classmethod
+    def given(cls, values: Tensor) -> "Computed":
+        """Return values that are known exactly."""
+        return cls(values.double(), torch.zeros_like(values, dtype=torch.float64))
+
+    @property
+    def size(self) -> Tensor:
+        """Bound the absolute value of what is computed."""
+        return self.exact.abs() + self.error
+
+    @property
+    def T(self) -> "Computed":
+        """Return the transposed matrix."""
+        return Computed(self.exact.T, self.error.T)
+
+    def rounded(self, dtype: torch.dtype, roundings: int = 1) -> "Computed":
+        """Round so often to a dtype: γ of the value, and half the least value above 0 where it is subnormal."""
+        return Computed(self.exact, self.error + self.size * gamma(roundings, dtype) + roundings * underflow(dtype))
+
+    def cut(self, part: float) -> "Computed":
+        """Cut a part of the value off."""
+        return Computed(self.exact, self.error + self.size * part)
+
+    def times(self, factor: float) -> "Computed":
+        """Multiply by a number, without rounding."""
+        return Computed(self.exact * factor, self.error * abs(factor))
+
+    def plus(self, other: "Computed", dtype: torch.dtype) -> "Computed":
+        """Add, and round the sum to a dtype."""
+        return Computed(self.exact + other.exact, self.error + other.error).rounded(dtype)
+
+    def matmul(self, other: "Computed", dtype: torch.dtype) -> "Computed":
+        """Multiply matrices that are first rounded to a dtype, in which sums of any order are rounded at worst.
+
+        |âb̂ − ab| ≤ (|a| + e)(|b| + f) − |a||b| for errors e and f; with γ(length + 1) for the sum and for the
+        result's own rounding (Higham, §3.1), and an underflow for each term and each sum.
+        """
+        a, b = (x.rounded(dtype).cut(operand_cut(dtype)) for x in (self, other))
+        length, size = a.exact.shape[-1], a.size @ b.size
+        spread = size - a.exact.abs() @ b.exact.abs()
+        rounding = size * gamma(length + 1, dtype) + 2 * length * underflow(dtype)
+        return Computed(self.exact @ other.exact, spread + rounding)
+
+
+def underflow(dtype: torch.dtype) -> float:
+    """Return half the least value above 0 of a dtype, by which rounding a smaller value may move it."""
+    info = torch.finfo(dtype)
+    return info.smallest_normal * info.eps / 2
+
+
+def sgd(weight: Tensor, gradient: Computed, lr: float) -> Computed:
+    """Return weight − lr·gradient with its product and its difference rounded to float32."""
+    return Computed.given(weight).plus(gradient.times(-lr).rounded(torch.float32), torch.float32)
+
+
+def clipped(roundings: int) -> float:
+    """Bound the relative error of a gradient that was scaled to a norm, in float32.
+
+    The sum of `roundings` squares and its root, a quotient and a product; torch adds 1e-6 to the norm, which is at
+    least 1 here.
+    """
+    return compounded(gamma(roundings + 5, torch.float32), 1e-6)
+
+
+# A product's error is the sum of many rounding errors of half a unit at most: from bfloat16 to float16 the unit falls by
+# 8, to float32 by 2¹⁶. So do, about, the root mean squares over 1,024 products of the same operands: by half at least.
+FALLS = 4.0
