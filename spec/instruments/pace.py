@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch.overrides import TorchFunctionMode
 
 PRODUCTS = {
@@ -22,7 +23,15 @@ class Pace(TorchFunctionMode):
     def __init__(self, seconds: Sequence[float]) -> None:
         super().__init__()
         self.seconds = seconds
-        self.products = 0
+        self.results: list[tuple[int, torch.dtype]] = []  # of the products so far: how many values, of which dtype
+
+    @property
+    def products(self) -> int:
+        return len(self.results)
+
+    def count(self, values: int, dtype: torch.dtype) -> int:
+        """Return how many of the products had so many values of that dtype."""
+        return self.results.count((values, dtype))
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -30,7 +39,7 @@ class Pace(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in PRODUCTS:
             delay = self.seconds[self.products % len(self.seconds)]
-            self.products += 1
+            self.results.append((result.numel(), result.dtype))
             if delay:
                 time.sleep(delay)
         return result

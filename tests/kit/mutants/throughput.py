@@ -120,6 +120,47 @@ def leaves_out_a_trial(a, b, trials=5):
 
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def divides_by_one_less(a, b, trials=5):
+    """Divides by the number of trials less one, as for a variance."""
+    return sum(_times(a, b, trials)) / max(trials - 1, 1)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def divides_by_one_more(a, b, trials=5):
+    """Counts the warm-up among the trials that it divides by."""
+    return sum(_times(a, b, trials)) / (trials + 1)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def remembers_what_it_timed(a, b, trials=5, seen={}):  # noqa: B006
+    """Returns the time of the first product of a shape for ever after."""
+    return seen.setdefault((a.shape, b.shape), time_matmul(a, b, trials))
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def multiplies_in_float32(a, b, trials=5):
+    """Multiplies in float32 whatever the operands are."""
+    return time_matmul(a.float(), b.float(), trials)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def multiplies_in_bfloat16(a, b, trials=5):
+    """Multiplies under autocast, in bfloat16."""
+    with torch.autocast(a.device.type, dtype=torch.bfloat16):
+        return time_matmul(a, b, trials)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def times_elementwise_products(a, b, trials=5):
+    """Multiplies element by element, which is far less work."""
+    _checked(a, b, trials)
+    start = time.perf_counter()
+    for _ in range(trials):
+        a * a
+    return (time.perf_counter() - start) / trials
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def has_three_trials_by_default(a, b, trials=3):
     """Runs three trials unless told otherwise."""
     return time_matmul(a, b, trials)
@@ -409,6 +450,37 @@ def divides_numpy_floats(actual_flop_per_second, promised_flop_per_second):
     """Returns a NumPy float."""
     mfu(actual_flop_per_second, promised_flop_per_second)
     return np.divide(np.float64(actual_flop_per_second), np.float64(promised_flop_per_second))
+
+
+@twin("impl.throughput.mfu")
+def subtracts_logarithms(actual_flop_per_second, promised_flop_per_second):
+    """Divides by way of logarithms."""
+    mfu(actual_flop_per_second, promised_flop_per_second)
+    return math.exp(math.log(actual_flop_per_second) - math.log(promised_flop_per_second))
+
+
+@twin("impl.throughput.time_matmul")
+def times_as_the_notes_do(a, b, trials=5):
+    """Leaves the other checks to torch and to range, and has no warm-up on the CPU."""
+    if a.shape[1] != b.shape[0] or trials < 0:
+        raise ValueError("no product")
+    if a.device.type != "cpu":
+        a @ b
+        torch.accelerator.synchronize(a.device)
+    taken = []
+    for _ in range(trials):
+        start = time.perf_counter()
+        (a @ b)[0, 0].item()
+        taken.append(time.perf_counter() - start)
+    return sum(taken) / len(taken)
+
+
+@twin("impl.throughput.flop_per_second")
+def leaves_the_checks_to_python(flops, seconds):
+    """Refuses negative FLOPs, and lets division by zero raise its own error."""
+    if flops < 0:
+        raise ValueError("negative")
+    return flops / seconds
 
 
 @twin("impl.throughput.mfu")
