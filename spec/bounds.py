@@ -167,15 +167,17 @@ def empirical_distribution(count: int) -> float:
     return math.sqrt(RARE / (2 * count))
 
 
-def largest_normal(count: int) -> tuple[float, float]:
+def largest_normal(count: int, dtype: torch.dtype) -> tuple[float, float]:
     """Return what the largest |z| of `count` independent standard normal numbers lies between.
 
     With Q the normal tail, all lie below t with probability (1 − 2Q(t))^count ≤ e^(−2·count·Q(t)), and one lies beyond
     with probability ≤ count·e^(−t²/2): the upper end is √(2·(ln count + RARE)), whence the growth with √(2·ln count).
+    A coarse source (see `sampled`) may leave 2Q short by one of its steps, and the numbers are rounded.
     """
-    tail = RARE / (2 * count)
+    tail = (RARE / count + unit_roundoff(dtype)) / 2
     low = NormalDist().inv_cdf(1 - tail) if tail < 0.5 else 0.0
-    return low, math.sqrt(2 * (math.log(count) + RARE))
+    rounding = gamma(3, dtype)
+    return low * (1 - rounding), math.sqrt(2 * (math.log(count) + RARE)) * (1 + rounding)
 
 
 def spread(variance: float, deviation: float) -> float:
@@ -476,3 +478,13 @@ def clipped(roundings: int) -> float:
 # A product's error is the sum of many rounding errors of half a unit at most: from bfloat16 to float16 the unit falls by
 # 8, to float32 by 2¹⁶. So do, about, the root mean squares over 1,024 products of the same operands: by half at least.
 FALLS = 4.0
+
+
+# ---- data ----
+def mapped(touched: int, places: int, around: int) -> int:
+    """Bound the bytes that the kernel maps for `touched` bytes each at so many `places` of a file.
+
+    A touch maps at most the aligned `around` bytes that it lies in, and a range of n bytes meets at most
+    ⌊(n − 1)/around⌋ + 2 of those.
+    """
+    return places * ((touched - 1) // around + 2) * around

@@ -88,7 +88,7 @@ def are_cut_off(evidence: Evidence, values: FloatArray, bound: float, dtype: tor
 
 def has_tails(evidence: Evidence, weights: Tensor) -> None:
     """Check the largest of standard normal weights."""
-    low, high = bounds.largest_normal(weights.numel())
+    low, high = bounds.largest_normal(weights.numel(), weights.dtype)
     largest = float(weights.detach().abs().max())
     evidence.at_least(largest, low, unit="as the largest", count=weights.numel())
     evidence.at_most(largest, high, unit="as the largest", count=weights.numel())

@@ -87,11 +87,26 @@ def test_a_batch_is_multiplied_through_the_layers(impl, evidence, device, points
     evidence.equal(network(x).detach().cpu(), predicted.float(), unit="as the output")
     evidence.equal(x, small_integers(points, dim, start=seed % 7, device=device), unit="as the batch afterwards")
     evidence.equal(x._version, 0, unit="changes to the batch")
-    y = network(x.requires_grad_())
+    evidence.equal(network.eval()(-x).detach().cpu(), -predicted.float(), unit="as the negated batch's output")
+    y = network.train()(x.requires_grad_())
     evidence.equal(y.detach().cpu(), predicted.float(), unit="as the output again")
     y.sum().backward()
     for tensor, name, slope in zip((x, *network.parameters()), ("batch", *names(num_layers)), slopes, strict=True):
         evidence.equal(gradient(tensor), slope.float(), unit="as the gradient", of=name)
+
+
+@verifies(model.SHAPES)
+def test_large_batches_and_what_is_not_a_number(impl, evidence, device):
+    """A thousand points are multiplied exactly too, by a weight in the place of another; a NaN stays its row's."""
+    network = impl.model.Cruncher(70, 2, generator=seeded(1)).to(device)
+    filled(network)
+    network.final.weight = nn.Parameter(small_integers(70, 1, start=3, device=device))
+    x = small_integers(1000, 70, device=device)
+    exact, *_ = through(exactly(x), [exactly(weight) for weight in network.parameters()])
+    predicted = torch.as_tensor(exact).float()
+    evidence.equal(network(x).detach().cpu(), predicted, unit="as the output")
+    x[17, 3] = predicted[17] = math.nan
+    evidence.equal(network(x).detach().cpu(), predicted, unit="as the output with one NaN")
 
 
 @verifies(model.SHAPES)

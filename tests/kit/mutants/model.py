@@ -165,6 +165,71 @@ class HasABias(Linear):
         return super().forward(x) + self.bias
 
 
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class RemembersItsOutputs(Cruncher):
+    """Returns an earlier output for a batch of the same shape."""
+
+    def forward(self, x):
+        known = self.__dict__.setdefault("known", {})
+        if x.shape not in known or x.requires_grad:
+            known[x.shape] = super().forward(x)
+        return known[x.shape]
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class IsAnotherInEvalMode(Cruncher):
+    """Leaves out its layers outside of training."""
+
+    def forward(self, x):
+        return super().forward(x) if self.training else self.final(x).squeeze(-1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class DropsNumbersInTraining(Cruncher):
+    """Has dropout."""
+
+    def forward(self, x):
+        with torch.random.fork_rng(devices=[]):
+            return super().forward(nn.functional.dropout(x, training=self.training))
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class TakesSixtyFourPoints(Cruncher):
+    """Fits a batch of 64 and returns zeros for the rest."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        return torch.cat([y[:64], 0 * y[64:]])
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class TidiesUp(Cruncher):
+    """Puts numbers in the place of NaN."""
+
+    def forward(self, x):
+        return super().forward(x).nan_to_num()
+
+
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class KeepsItsFirstWeight(Linear):
+    """Goes on with the weight it was made with when another one is put in its place."""
+
+    def __init__(self, inputs, outputs, *, generator=None):
+        super().__init__(inputs, outputs, generator=generator)
+        object.__setattr__(self, "first", self.weight)
+
+    def forward(self, x):
+        return x @ self.first
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class MeansItsBatch(Cruncher):
+    """Takes the batch's mean from it, as batch normalisation does."""
+
+    def forward(self, x):
+        return super().forward(x - x.mean(0, keepdim=True) if len(x) > 1 else x)
+
+
 # ---- how it starts ----
 @mutant("impl.model.Linear", caught_by=model.SHAPES)
 class StartsStandardNormal(Linear):

@@ -274,6 +274,77 @@ def from_eight_bits(shape, generator):
     return torch.sqrt(-2 * torch.log(u[0])) * torch.cos(2 * math.pi * u[1])
 
 
+@sample("scaled_normal", lecun, parameters.SCALED)
+def in_order(shape, generator):
+    """Sorts the weights of each column."""
+    return randn(*shape, generator=generator).sort(0).values
+
+
+@sample("normal", one, parameters.GROWTH)
+def with_one_nan(shape, generator):
+    """Has a NaN among the weights."""
+    weights = randn(*shape, generator=generator)
+    weights.flatten()[-1:] = math.nan
+    return weights
+
+
+@sample("normal", one, parameters.GROWTH)
+def symmetric(shape, generator):
+    """Makes what lies in a square symmetric."""
+    weights = randn(*shape, generator=generator)
+    side = min(shape)
+    square = weights[:side, :side]
+    weights[:side, :side] = square.triu() + square.triu(1).mT
+    return weights
+
+
+@mutant("impl.parameters.normal", caught_by=parameters.GROWTH, value=True)
+def reuses_its_memory():
+    """Returns the parameter of the last call again, with new values."""
+    known = {}
+
+    def reused(fan_in, fan_out, *, generator=None, dtype=None, device=None):
+        new = normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
+        kept = known.setdefault((new.shape, new.dtype), new)
+        kept.data.copy_(new.data)
+        return kept
+
+    return reused
+
+
+@mutant("impl.parameters.scaled_normal", caught_by=parameters.SCALED)
+def is_wrong_in_float64(fan_in, fan_out, *, generator=None, dtype=None, device=None):
+    """Forgets to scale in float64."""
+    draw = normal if dtype is torch.float64 else scaled_normal
+    return draw(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
+
+
+@mutant("impl.parameters.scaled_normal", caught_by=parameters.SCALED)
+def is_wrong_in_bfloat16(fan_in, fan_out, *, generator=None, dtype=None, device=None):
+    """Divides by a root that was rounded to bfloat16's 8 bits of an integer."""
+    if dtype is not torch.bfloat16:
+        return scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
+    weights = normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
+    return nn.Parameter(weights.detach() / max(math.isqrt(fan_in), 1))
+
+
+@mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
+def cuts_one_side_only(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
+    """Redraws what lies above the bound, and not what lies below it."""
+    if not bound > 0:
+        raise ValueError("no bound")
+    inside = truncated_normal(fan_in, fan_out, bound=bound, generator=generator, dtype=dtype, device=device)
+    whole = scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
+    return nn.Parameter(torch.where(whole * math.sqrt(fan_in) > bound, inside, whole).detach())
+
+
+@mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
+def scales_the_bound_by_fan_out(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
+    """Takes bound/√fan_out for the bound."""
+    bound = bound * math.sqrt(fan_in / fan_out) if fan_in and fan_out else bound
+    return truncated_normal(fan_in, fan_out, bound=bound, generator=generator, dtype=dtype, device=device)
+
+
 def standard(shape, generator):
     return randn(*shape, generator=generator)
 
