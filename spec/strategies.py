@@ -3,6 +3,7 @@
 import itertools
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 
@@ -185,3 +186,17 @@ three_counts = st.tuples(*[st.integers(0, 3)] * 3)
 
 # ---- training ----
 rates_of_descent = st.sampled_from((0.001, 0.004, 0.01))
+
+# ---- data ----
+token_dtypes = st.sampled_from([np.dtype(code) for code in ("u2", "u1", "i1", "i2", "<i4", "u4", ">u2", ">i4", "i8", "u8")])
+# Where between the least and the largest id of a dtype, in 64ths.
+fractions = st.lists(st.integers(0, 64), min_size=1, max_size=40)
+windows = st.tuples(st.integers(1, 12), st.integers(0, 8), st.integers(0, 9))  # length, further starts, batch size
+
+# ---- precision ----
+low_dtypes = st.sampled_from((torch.bfloat16, torch.float16))
+# Points, inputs and outputs: the mean over powers of 2 of the squares of small integers is exact in every dtype.
+exact_sizes = st.sampled_from(tuple(itertools.product((1, 2, 4), (1, 2, 3), (1, 2))))
+layer_sizes = st.sampled_from(tuple(itertools.product((1, 2, 5), (1, 3, 4), (1, 2, 6), (1, 2))))
+scales = st.sampled_from((None, 1.0, 16.0, 2.0**8))  # of the loss; None: no scaler
+norm_ratios = st.sampled_from((None, 0.25, 0.5, 0.875, 1.125, 4.0))  # of the largest norm to the gradient's
