@@ -1,4 +1,4 @@
-"""§2.2.4 and §2.2.5: floating-point operations, counted by formula, and a small Transformer to count them in.
+"""§2.2.4 and §2.2.5: floating-point operations, counted by formula.
 
 Sizes are Python or NumPy integers, however large, and results are Python integers. A size that is negative raises
 ValueError and one that is not an integer TypeError, either of them with the argument's name in its message.
@@ -62,7 +62,12 @@ def backward(points: int, parameters: int, first_layer_parameters: int = 0) -> i
 
 
 def training(points: int, parameters: int, first_layer_parameters: int = 0) -> int:
-    """Return the FLOPs of one step of training: those of `forward` and of `backward`, which see for the arguments."""
+    """Return the FLOPs of one step of training: those of `forward` and of `backward`, which see for the arguments.
+
+    Of L equal layers that is 1/(3L) less than 6·points·parameters.
+    Raises ValueError for a negative count and for a first layer larger than the network, TypeError for what is not an
+    integer, naming the argument.
+    """
     return forward(points, parameters) + backward(points, parameters, first_layer_parameters)
 
 
@@ -115,7 +120,7 @@ def _size(name: str, size: SupportsIndex) -> int:
     return number
 
 
-# What `transformer_forward` counts, as a network. Not in `__all__`: another implementation need not have it.
+# The network that `transformer_forward` counts. Not in `__all__`: another implementation need not have it.
 
 
 class Block(nn.Module):
