@@ -95,7 +95,7 @@ def peak_bytes(batch_size: int, dim: int, num_layers: int, optimizer: str = "ada
     number = 12 // VALUE
 
     always = parameters * (1 + STATES[optimizer]) + COUNTERS[optimizer] * (layers + 1) + outputs + points
-    held = 2 * points  # prediction and loss
+    held = points + max(points, 1)  # prediction and loss
     forward = outputs * layers + held + points + number
 
     # The gradient of the loss, and then the head's: of the prediction, the head's weight, and the last hidden layer.

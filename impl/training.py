@@ -62,7 +62,7 @@ def train(
         loss = mse_loss(model(x.to(device)), y.to(device))
         losses.append(loss.item())
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         show(losses)
     return TrainingRun(losses, model)
