@@ -155,7 +155,7 @@ weight_dtypes = st.sampled_from((torch.float32, torch.float64, torch.bfloat16, t
 fans_in = st.sampled_from((4, 10, 64, 300, 1024, 4096))
 cuts = st.sampled_from((3.0, 2.0, 1, 0.5, 0.25, 4.5, 10.0))  # in standard deviations
 row_sizes = st.tuples(st.integers(0, 9), st.integers(0, 9))
-layer_sizes = st.tuples(sizes, sizes)
+linear_sizes = st.tuples(sizes, sizes)
 sampled_networks = st.sampled_from(((64, 2), (4096, 0), (31, 9)))  # dim and num_layers; the second is all head
 rates = st.sampled_from((0.5, 0.25, 2.0, 0.125))
 
@@ -188,7 +188,8 @@ three_counts = st.tuples(*[st.integers(0, 3)] * 3)
 rates_of_descent = st.sampled_from((0.001, 0.004, 0.01))
 
 # ---- data ----
-token_dtypes = st.sampled_from([np.dtype(code) for code in ("u2", "u1", "i1", "i2", "<i4", "u4", ">u2", ">i4", "i8", "u8")])
+token_dtypes = st.sampled_from([np.dtype(code) for code in "u2 u1 i1 i2 i4 u4 >u2 >i4 i8 u8".split()])
+token_sources = st.sampled_from(("list", "iterator", "array", "every second of an array", "tuple of NumPy integers"))
 # Where between the least and the largest id of a dtype, in 64ths.
 fractions = st.lists(st.integers(0, 64), min_size=1, max_size=40)
 windows = st.tuples(st.integers(1, 12), st.integers(0, 8), st.integers(0, 9))  # length, further starts, batch size

@@ -123,7 +123,7 @@ def test_fresh_weights_only_multiply(impl, evidence, device, points, dim, num_la
 
 
 @verifies(model.SHAPES)
-@given(sizes=st.layer_sizes)
+@given(sizes=st.linear_sizes)
 def test_a_linear_layer_multiplies_the_last_dimension(impl, evidence, device, sizes):
     """(…, inputs) becomes (…, outputs) for any leading dimensions, none and empty ones included, gradients too."""
     inputs, outputs = sizes
