@@ -1,0 +1,154 @@
+"""§3.4: tokens in a file that is mapped rather than read, and batches of random windows of them."""
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import index
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+__all__ = ["open_tokens", "sample_batch", "write_tokens"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+MAGIC = b"\x93NUMPY"  # how a .npy file begins: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+CHUNK = 2**20  # tokens in memory at once while they are written
+
+
+def write_tokens(path: str | Path, tokens: Iterable[int] | Array, dtype: np.dtype[Any] | type = np.uint16) -> None:
+    """Write token ids to a raw file: n × itemsize bytes of the integer type `dtype`, without a header.
+
+    An iterable is read once and never held whole. Raises OverflowError for an id that does not fit `dtype`, TypeError
+    for one that is no integer and for a `dtype` of no integers, ValueError for an array of several dimensions. After an
+    error the path is as it was: an old file stays, and nothing half written is left.
+    """
+    path, kind = Path(path), _integers(dtype)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with scratch.open("wb") as file:
+            for ids in _chunks(tokens):
+                file.write(_fitting(ids, kind).tobytes())
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def open_tokens(path: str | Path, dtype: np.dtype[Any] | type | None = None) -> np.memmap[Any, Any]:
+    """Map a file of token ids, read-only and in one dimension; nothing is read until it is touched.
+
+    A .npy file records its dtype in its header, whatever its name; of a raw file nobody but the caller knows it. Raises
+    ValueError for a raw file without a `dtype`, for a `dtype` that a header contradicts, for a size that is no whole
+    number of items, for an empty or cut file, and for a .npy file of several dimensions or of other things than
+    integers; TypeError for a `dtype` of no integers; OSError where the file is missing or cannot be read. Each names
+    the file.
+    """
+    kind = None if dtype is None else _integers(dtype)
+    with open(path, "rb") as file:
+        recorded = file.read(len(MAGIC)) == MAGIC
+        size = os.fstat(file.fileno()).st_size
+    if recorded:
+        return _open_recorded(path, kind)
+    if kind is None:
+        raise ValueError(f"{path}: a raw file does not record its dtype: name the one it was written in")
+    if size == 0 or size % kind.itemsize:
+        raise ValueError(f"{path}: {size} bytes are no whole number of {kind} tokens, one or more")
+    return _identified(np.memmap(path, kind, mode="r"))
+
+
+def sample_batch(
+    tokens: Array,
+    batch_size: int,
+    sequence_length: int,
+    *,
+    generator: Generator | None = None,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Return random windows of the tokens, each start equally likely: int64 (batch_size, sequence_length).
+
+    The starts are drawn, independently, from `generator`, a CPU one, or else from torch's own stream: the same state
+    gives the same batch. `tokens` is one-dimensional, of any integer dtype, in memory or mapped; the batch is a copy.
+    An accelerator is sent it from pinned memory, without waiting for it.
+
+    Raises ValueError where the tokens are fewer than a window, for a negative size, for tokens of several dimensions,
+    and where the file behind tokens from `open_tokens` was cut or replaced since; TypeError for a size that is no
+    integer, and for tokens that are not.
+    """
+    batch_size, sequence_length = index(batch_size), index(sequence_length)
+    if tokens.ndim != 1:
+        raise ValueError(f"tokens of shape {tokens.shape} have more or less than one dimension")
+    windows = len(tokens) - sequence_length + 1
+    if batch_size < 0 or sequence_length < 0 or windows < 1:
+        raise ValueError(f"{len(tokens)} tokens have no batch of {batch_size} windows of {sequence_length}")
+    _integers(tokens.dtype)
+    _check_file(tokens)
+    starts = torch.randint(windows, (batch_size,), generator=generator)
+    flat = np.ascontiguousarray(tokens)
+    every = np.ndarray((windows, sequence_length), flat.dtype, flat, strides=flat.strides * 2)  # all windows, no copy
+    batch = torch.from_numpy(every[starts.numpy()].astype(np.int64))
+    return batch if str(device) == "cpu" else _sent(batch, torch.device(device))
+
+
+def _sent(batch: Tensor, device: torch.device) -> Tensor:
+    pinned = batch.pin_memory() if device.type in ("cuda", "xpu") else batch
+    return pinned.to(device, non_blocking=True)
+
+
+def _integers(dtype: np.dtype[Any] | type) -> np.dtype[Any]:
+    kind = np.dtype(dtype)
+    if kind.kind not in "iu":
+        raise TypeError(f"{kind} holds no integers: tokens are ids, for example uint16")
+    return kind
+
+
+def _chunks(tokens: Iterable[int] | Array) -> Iterator[Array | list[int]]:
+    if not isinstance(tokens, np.ndarray):
+        ids = map(index, tokens)
+        while chunk := list(islice(ids, CHUNK)):
+            yield chunk
+        return
+    _integers(tokens.dtype)
+    if tokens.ndim != 1:
+        raise ValueError(f"tokens of shape {tokens.shape} have more or less than one dimension")
+    for start in range(0, len(tokens), CHUNK):
+        yield tokens[start : start + CHUNK]
+
+
+def _fitting(ids: Array | list[int], dtype: np.dtype[Any]) -> Array:
+    low, high = (ids.min(), ids.max()) if isinstance(ids, np.ndarray) else (min(ids), max(ids))
+    limits = np.iinfo(dtype)
+    for id in (int(low), int(high)):
+        if not limits.min <= id <= limits.max:
+            raise OverflowError(f"token id {id} does not fit {dtype}, which holds {limits.min} to {limits.max}")
+    return np.asarray(ids, dtype)
+
+
+def _open_recorded(path: str | Path, kind: np.dtype[Any] | None) -> np.memmap[Any, Any]:
+    try:
+        tokens = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a complete .npy file of integers: {error}") from error
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+        raise ValueError(f"{path}: a .npy file of {tokens.dtype} in {tokens.ndim} dimensions holds no tokens")
+    if kind not in (None, tokens.dtype):
+        raise ValueError(f"{path}: its header says {tokens.dtype}, not {kind}")
+    return _identified(tokens)
+
+
+def _identified(tokens: np.memmap[Any, Any]) -> np.memmap[Any, Any]:
+    """Remember which file is mapped: another can take its name, and a cut one kills the process that reads on."""
+    found = os.stat(str(tokens.filename))
+    tokens.file = (found.st_dev, found.st_ino)  # type: ignore[attr-defined]
+    return tokens
+
+
+def _check_file(tokens: Array) -> None:
+    if not isinstance(tokens, np.memmap) or not hasattr(tokens, "file"):
+        return
+    found = os.stat(str(tokens.filename))
+    if (found.st_dev, found.st_ino) != tokens.file:
+        raise ValueError(f"{tokens.filename}: another file was put in its place since it was opened")
+    if found.st_size < tokens.offset + tokens.nbytes:
+        raise ValueError(f"{tokens.filename}: was cut to {found.st_size} bytes since it was opened")

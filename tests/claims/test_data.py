@@ -1,0 +1,254 @@
+"""§3.4: training data that stays on disk."""
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+
+from spec import bounds
+from spec import strategies as st
+from spec.claim import refutes, verifies
+from spec.claims import data
+from spec.instruments import pages
+from spec.streams import kept
+
+REFUSED = (ValueError, TypeError, OSError, EOFError, OverflowError)
+IDS = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+@pytest.fixture(scope="module")
+def folder():
+    """Give a folder of this module's own."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def spread(dtype, places):
+    """Return ids between the least and the largest of a dtype, in 64ths of what lies between."""
+    limits = np.iinfo(dtype)
+    return [int(limits.min) + (int(limits.max) - int(limits.min)) * place // 64 for place in places]
+
+
+def sparse(path, size):
+    """Make a file of zeros that takes no room."""
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+def offered(ids, source):
+    """Return ids as something that write_tokens takes."""
+    dtype = np.uint64 if max(ids) >= 2**63 else np.int64
+    match source:
+        case "list":
+            return ids
+        case "iterator":
+            return iter(ids)
+        case "array":
+            return np.array(ids, dtype)
+        case "every second of an array":
+            return np.repeat(np.array(ids, dtype), 2)[::2]
+        case _:
+            return tuple(map(dtype, ids))
+
+
+@verifies(data.MEMMAP)
+@given(dtype=st.token_dtypes, places=st.fractions, source=st.token_sources)
+def test_what_was_written_comes_back(impl, evidence, folder, dtype, places, source):
+    """Ids of the whole range of a dtype, from any source, are the file's bytes, and the mapped array equals them."""
+    ids, path = spread(dtype, places), folder / "tokens.bin"
+    impl.data.write_tokens(path, offered(ids, source), dtype)
+    evidence.equal(path.read_bytes(), np.array(ids, dtype).tobytes(), unit="in the file")
+    tokens = impl.data.open_tokens(str(path), dtype)
+    evidence.equal((isinstance(tokens, np.memmap), tokens.dtype), (True, dtype), unit="a memmap of its dtype")
+    evidence.equal(tokens.tolist(), ids, unit="ids")
+
+
+@verifies(data.MEMMAP)
+@pytest.mark.parametrize("name", ["recorded.npy", "recorded.bin"])
+def test_a_header_is_heeded(impl, evidence, folder, name):
+    """A .npy file, whatever its name, is opened in the dtype that its header records, which the caller may name."""
+    path = folder / name
+    for code in ("u2", "i4", ">u4", "u1", "i8"):
+        dtype = np.dtype(code)
+        ids = spread(dtype, range(65))
+        with path.open("wb") as file:
+            np.save(file, np.array(ids, dtype))
+        for known in (None, dtype):
+            tokens = impl.data.open_tokens(path, known)
+            evidence.equal((isinstance(tokens, np.memmap), tokens.dtype), (True, dtype), unit="a memmap of its dtype")
+            evidence.equal(tokens.tolist(), ids, unit="ids", dtype=code)
+
+
+@verifies(data.MEMMAP)
+def test_an_opened_file_is_read_only(impl, evidence, folder):
+    """Writing to the mapped array raises, and the file stays as it was."""
+    for path in (folder / "raw", folder / "recorded.npy"):
+        array = np.array(IDS, np.uint16)
+        array.tofile(path) if path.name == "raw" else np.save(path, array)
+        before = path.read_bytes()
+        tokens = impl.data.open_tokens(path, np.uint16)
+        evidence.raises(
+            (ValueError, TypeError, OSError), lambda tokens=tokens: tokens.__setitem__(0, 7), file=path.name
+        )
+        evidence.equal(path.read_bytes(), before, unit="in the file")
+
+
+@verifies(data.MEMMAP)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_an_id_that_does_not_fit_is_refused(impl, evidence, folder, dtype):
+    """An id just outside the dtype's range raises OverflowError, alone, at the end, or in an array."""
+    path, limits = folder / "refused", np.iinfo(dtype)
+    for wrong in (int(limits.max) + 1, int(limits.min) - 1, 2**70):
+        sources = {"list": [*IDS, wrong], "one": [wrong], "tuple": (wrong, 1)}
+        if -(2**63) <= wrong < 2**63:
+            sources["array"] = np.array([1, wrong, 2], np.int64)
+        for source, ids in sources.items():
+            evidence.raises(
+                OverflowError, lambda ids=ids: impl.data.write_tokens(path, ids, dtype), id=wrong, source=source
+            )
+
+
+@verifies(data.MEMMAP)
+@pytest.mark.parametrize("wrong", [2.5, "3", None], ids=repr)
+def test_what_is_no_integer_is_refused(impl, evidence, folder, wrong):
+    """A token that is no integer raises."""
+    evidence.raises(REFUSED, lambda: impl.data.write_tokens(folder / "none", [1, wrong], np.int32))
+
+
+@verifies(data.MEMMAP)
+def test_a_file_that_cannot_be_read_right_is_refused(impl, evidence, folder):
+    """Files that are missing, empty, cut, of an odd size, of no recorded dtype, or of another one than named, raise."""
+    array = np.arange(100, dtype=np.int32)
+
+    def file(name, content):
+        path = folder / name
+        np.save(path, content) if isinstance(content, np.ndarray) else path.write_bytes(content)
+        return path
+
+    raw, recorded = file("raw.bin", array.tobytes()), file("recorded.npy", array)
+    whole = recorded.read_bytes()
+    cases = [
+        ("no dtype is recorded or named", raw, None),
+        ("the header says another dtype", recorded, np.uint16),
+        ("missing", folder / "missing.bin", np.int32),
+        ("a folder", folder, np.int32),
+        ("empty", file("empty.bin", b""), np.int32),
+        ("an odd size", file("odd.bin", array.tobytes()[:-1]), np.int32),
+        ("cut after the header", file("cut.npy", whole[:-4]), None),
+        ("cut within the header", file("stub.npy", whole[:40]), None),
+    ]
+    for why, path, dtype in cases:
+        evidence.raises(REFUSED, lambda path=path, dtype=dtype: impl.data.open_tokens(path, dtype), file=why)
+
+
+@refutes(data.MEMMAP)
+def test_a_file_read_in_another_way_is_not_what_was_written(evidence, folder):
+    """Mapped raw, 10 int32 tokens of a .npy file become 42, and raw int32 tokens read as uint16 are twice as many."""
+    array, path = np.arange(1, 11, dtype=np.int32), folder / "ten.npy"
+    np.save(path, array)
+    evidence.differs(len(np.memmap(path, np.int32, mode="r")), len(array), unit="tokens of a .npy file")
+    array.tofile(path)
+    evidence.differs(np.memmap(path, np.uint16, mode="r")[:4].tolist(), array[:4].tolist(), unit="as uint16")
+
+
+@verifies(data.LAZY)
+def test_only_what_is_touched_is_loaded(impl, evidence, folder):
+    """Opening a large file maps none of it, and a slice or a batch little more than itself."""
+    if not pages.told():
+        pytest.skip("this kernel does not tell which pages of a mapped file are in memory")
+    around = pages.around()
+    size = 64 * around
+    raw, recorded = sparse(folder / "large", size), folder / "large.npy"
+    np.lib.format.open_memmap(recorded, "w+", np.uint16, (size // 2,))
+    for path in (raw, recorded):
+        tokens = impl.data.open_tokens(path, np.uint16)
+        evidence.equal(pages.resident(tokens), 0, unit="bytes mapped by opening", file=path.name)
+        int(tokens[size // 4 : size // 4 + 2048].sum())
+        limit = bounds.mapped(4096, 1, around)
+        evidence.at_most(pages.resident(tokens), limit, unit="bytes mapped for a slice", file=path.name)
+        evidence.at_least(pages.resident(tokens), 4096, unit="bytes mapped for the slice", file=path.name)
+        tokens = impl.data.open_tokens(path, np.uint16)
+        impl.data.sample_batch(tokens, 3, 100, generator=torch.Generator().manual_seed(0))
+        limit = bounds.mapped(200, 3, around)
+        evidence.at_most(pages.resident(tokens), limit, unit="bytes mapped for a batch", file=path.name)
+
+
+@verifies(data.BATCHES)
+@given(dtype=st.token_dtypes, sizes=st.windows, seed=st.seeds)
+def test_a_batch_is_windows_of_the_data(impl, evidence, device, dtype, sizes, seed):
+    """Each row is a window of the tokens, as int64 that an embedding takes, on the device, and a copy."""
+    length, more, batch_size = sizes
+    ids = spread(dtype if dtype.itemsize < 8 else np.int64, range(length + more))  # all of them distinct
+    tokens = np.array(ids, dtype if min(ids) >= np.iinfo(dtype).min else np.int64)
+    for held in (tokens, np.repeat(tokens, 3)[::3]):
+        generator = torch.Generator().manual_seed(seed)
+        batch = impl.data.sample_batch(held, batch_size, length, generator=generator, device=device)
+        evidence.equal(batch.device.type, device.type, unit="as the device")
+        evidence.equal(
+            (batch.dtype, tuple(batch.shape)), (torch.int64, (batch_size, length)), unit="as dtype and shape"
+        )
+        for row in batch.cpu().tolist():
+            start = ids.index(row[0]) if row[0] in ids else 0
+            evidence.equal(row, ids[start : start + length], unit="as a window")
+        batch.zero_()
+        evidence.equal(held.tolist(), ids, unit="as the tokens, once the batch is overwritten")
+
+
+@verifies(data.BATCHES)
+@settings(max_examples=3)
+@given(seed=st.seeds)
+def test_every_window_is_equally_likely(impl, evidence, seed):
+    """Of many windows each start has its share, the first and the last too, and so has each step from row to row."""
+    draws, starts = 60_000, 7
+    tokens = np.arange(100, 100 + starts + 4, dtype=np.uint16)
+    generator = torch.Generator().manual_seed(seed)
+    share = bounds.bounded_mean((1 - 1 / starts) / starts, 1.0, draws - 1)
+    rows = impl.data.sample_batch(tokens, draws, 5, generator=generator)[:, 0].numpy() - 100
+    single = [int(impl.data.sample_batch(tokens, 1, 5, generator=generator)[0, 0]) - 100 for _ in range(500)]
+    coarse = bounds.bounded_mean((1 - 1 / starts) / starts, 1.0, 499)
+    for unit, found, tolerance in (
+        ("of the starts", rows, share),
+        ("of the steps from row to row", np.diff(rows) % starts, share),
+        ("of the steps from batch to batch", np.diff(single) % starts, coarse),
+    ):
+        shares = torch.from_numpy(np.bincount(found, minlength=starts) / len(found))
+        evidence.close(shares, torch.full((starts,), 1 / starts, dtype=torch.float64), tolerance=tolerance, unit=unit)
+
+
+@verifies(data.BATCHES)
+def test_the_only_window_is_drawn(impl, evidence):
+    """Tokens as long as a window are that window, copied; no window at all makes no batch."""
+    tokens = np.arange(2**32 - 5, 2**32, dtype=np.uint32)
+    draw = partial(impl.data.sample_batch, generator=torch.Generator())
+    evidence.equal(draw(tokens, 3, 5), torch.arange(2**32 - 5, 2**32).repeat(3, 1), unit="windows")
+    evidence.equal(tuple(draw(tokens, np.int32(2), np.uint8(3)).shape), (2, 3), unit="as the shape")
+    wide = np.arange(5)
+    draw(wide, 1, 5).zero_()
+    evidence.equal(wide.tolist(), [0, 1, 2, 3, 4], unit="as the tokens, once the batch is overwritten")
+    for length in (6, 7, 100):
+        evidence.raises(ValueError, lambda length=length: draw(tokens, 1, length), length=length)
+    evidence.raises(ValueError, lambda: draw(tokens[:0], 1, 1), tokens=0)
+    for sizes in ((-1, 2), (1, -1)):
+        evidence.raises(ValueError, lambda sizes=sizes: draw(tokens, *sizes), sizes=sizes)
+    for sizes in (("2", 2), (2, "2"), (None, 2), (2, None)):
+        evidence.raises(TypeError, lambda sizes=sizes: draw(tokens, *sizes), sizes=sizes)
+
+
+@verifies(data.BATCHES)
+@settings(max_examples=10)
+@given(seed=st.seeds)
+def test_the_generator_decides(impl, evidence, seed):
+    """The same state gives the same batch, and the next state, or none that is given, another one."""
+    tokens = np.arange(10_000, dtype=np.int32)
+    first, again = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed)
+    batch = impl.data.sample_batch(tokens, 9, 4, generator=first)
+    evidence.equal(impl.data.sample_batch(tokens, 9, 4, generator=again), batch, unit="from the same state")
+    evidence.differs(impl.data.sample_batch(tokens, 9, 4, generator=again), batch, unit="from the next state")
+    with kept():
+        batch = impl.data.sample_batch(tokens, 9, 4)
+        evidence.differs(impl.data.sample_batch(tokens, 9, 4), batch, unit="from no generator of one's own")

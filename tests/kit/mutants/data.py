@@ -1,0 +1,297 @@
+"""Wrong and unusual ways to keep and sample tokens."""
+
+from operator import index
+
+import numpy as np
+import torch
+
+from impl import data as right
+from spec.claims import data
+from tests.kit.overlay import mutant, twin
+
+write_tokens, open_tokens, sample_batch = right.write_tokens, right.open_tokens, right.sample_batch
+
+
+def raw(path, dtype):
+    """Map a file without any check."""
+    return np.memmap(path, dtype, mode="r")
+
+
+# ---- write_tokens ----
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def wraps_ids_that_do_not_fit(path, tokens, dtype=np.uint16):
+    """Casts the ids, so that one too large becomes another id."""
+    np.array([index(id) & 0xFFFFFFFFFFFFFFFF for id in tokens], np.uint64).astype(dtype).tofile(path)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def writes_a_header(path, tokens, dtype=np.uint16):
+    """Writes a .npy file, whose header a raw reader takes for tokens."""
+    write_tokens(path, tokens, dtype)
+    array = np.fromfile(path, dtype)
+    with open(path, "wb") as file:
+        np.save(file, array)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def ignores_the_dtype(path, tokens, dtype=np.uint16):
+    """Writes 64-bit integers whatever dtype is asked for, once the ids fit that."""
+    write_tokens(path, tokens, dtype)
+    np.fromfile(path, dtype).astype(np.int64).tofile(path)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def forgets_the_byte_order(path, tokens, dtype=np.uint16):
+    """Writes in the machine's own byte order, also where the dtype names the other one."""
+    write_tokens(path, tokens, np.dtype(dtype).newbyteorder("="))
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def checks_the_largest_id_only(path, tokens, dtype=np.uint16):
+    """Refuses ids that are too large but lets negative ones wrap around."""
+    ids = [index(id) for id in tokens]
+    write_tokens(path, [max(id, np.iinfo(dtype).min) for id in ids], dtype)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def checks_the_first_id_only(path, tokens, dtype=np.uint16):
+    """Looks at one id, and cuts the others down to the dtype's bits."""
+    ids = [index(id) for id in tokens]
+    bits = 8 * np.dtype(dtype).itemsize
+    rest = np.array([id % 2**bits for id in ids], f"u{bits // 8}")
+    write_tokens(path, ids[:1], dtype)
+    with open(path, "ab") as file:
+        file.write(rest[1:].astype(dtype).tobytes())
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def cuts_fractions_off(path, tokens, dtype=np.uint16):
+    """Takes 2.5 for the id 2."""
+    write_tokens(path, [int(id) for id in tokens if id is not None], dtype)
+
+
+# ---- open_tokens ----
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def takes_a_header_for_tokens(path, dtype=None):
+    """Maps every file raw, the header of a .npy file included."""
+    return raw(path, dtype or np.uint16)
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def goes_by_the_name(path, dtype=None):
+    """Takes only a file called .npy for one with a header."""
+    return open_tokens(path, dtype) if str(path).endswith(".npy") else raw(path, dtype or np.uint16)
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def guesses_the_dtype(path, dtype=None):
+    """Takes a raw file for uint16 where no dtype is named."""
+    try:
+        return open_tokens(path, dtype)
+    except ValueError:
+        return open_tokens(path, np.uint16)
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def rounds_the_size_down(path, dtype=None):
+    """Drops the bytes after the last whole token instead of refusing the file."""
+    try:
+        return open_tokens(path, dtype)
+    except ValueError:
+        size = (path.stat().st_size if hasattr(path, "stat") else 0) // np.dtype(dtype).itemsize
+        return np.memmap(path, dtype, mode="r", shape=(size,)) if size else open_tokens(path, dtype)
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def believes_the_caller_over_the_header(path, dtype=None):
+    """Views the tokens of a .npy file as the dtype that is named, whatever its header says."""
+    tokens = open_tokens(path) if dtype is None else None
+    try:
+        return open_tokens(path, dtype) if tokens is None else tokens
+    except ValueError:
+        return open_tokens(path).view(dtype)
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def opens_for_writing(path, dtype=None):
+    """Maps the file so that writing to the array changes it."""
+    tokens = open_tokens(path, dtype)
+    return np.memmap(path, tokens.dtype, "r+", tokens.offset, tokens.shape)
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def opens_a_private_copy(path, dtype=None):
+    """Maps copy-on-write: writing does not raise, and is lost."""
+    tokens = open_tokens(path, dtype)
+    return np.memmap(path, tokens.dtype, "c", tokens.offset, tokens.shape)
+
+
+@mutant("impl.data.open_tokens", caught_by=(data.MEMMAP, data.LAZY))
+def reads_everything(path, dtype=None):
+    """Reads the file into memory."""
+    return np.array(open_tokens(path, dtype))
+
+
+@mutant("impl.data.open_tokens", caught_by=data.LAZY)
+def looks_for_the_largest_id(path, dtype=None):
+    """Walks through all tokens while opening."""
+    tokens = open_tokens(path, dtype)
+    tokens.max()
+    return tokens
+
+
+@mutant("impl.data.open_tokens", caught_by=data.LAZY)
+def peeks_at_the_first_token(path, dtype=None):
+    """Reads the first token, and with it what the kernel maps around."""
+    tokens = open_tokens(path, dtype)
+    int(tokens[0])
+    return tokens
+
+
+# ---- sample_batch ----
+def sampled(tokens, starts, length):
+    """Return the windows that begin at these starts."""
+    rows = [np.asarray(tokens[start : start + length]).astype(np.int64) for start in starts.tolist()]
+    return torch.from_numpy(np.stack(rows)) if rows else torch.empty(0, length, dtype=torch.int64)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.LAZY)
+def converts_everything(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Converts all tokens to int64 before it picks some."""
+    return sample_batch(tokens.astype(np.int64), batch_size, sequence_length, generator=generator, device=device)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def never_draws_the_last_window(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Draws from len − length starts, which leaves the last window out."""
+    batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+    many = len(tokens) > sequence_length
+    return sample_batch(tokens[:-1], batch_size, sequence_length, generator=generator) if many else batch
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def starts_at_multiples_of_the_length(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Cuts the data into blocks and draws among those."""
+    blocks = sample_batch(tokens, batch_size, sequence_length, generator=generator) is not None and (
+        len(tokens) // sequence_length
+    )
+    starts = torch.randint(max(blocks, 1), (batch_size,), generator=generator) * sequence_length
+    return sampled(tokens, starts, sequence_length)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def keeps_the_stored_dtype(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Returns 32-bit ids."""
+    return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device).int()
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def reads_ids_as_signed(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Takes unsigned ids of 32 bits for signed ones, and the upper half of them for negative."""
+    batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+    return batch.int().long() if tokens.dtype == np.uint32 else batch
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def ignores_the_generator(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Draws from a generator of its own, seeded anew by the system."""
+    own = torch.Generator()
+    own.seed()
+    return sample_batch(tokens, batch_size, sequence_length, generator=own, device=device)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def always_draws_the_same(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Seeds at each call, so that every batch is the first one."""
+    own = torch.Generator().manual_seed(generator.initial_seed() if generator else 0)
+    return sample_batch(tokens, batch_size, sequence_length, generator=own, device=device)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def draws_consecutive_windows(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Draws one start, and takes the windows from there on in order."""
+    sample_batch(tokens, batch_size, sequence_length)
+    windows = len(tokens) - sequence_length + 1
+    starts = (torch.randint(windows, (1,), generator=generator) + torch.arange(batch_size)) % windows
+    return sampled(tokens, starts, sequence_length)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def favours_the_ends(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Rounds a uniform number to the nearest start, so that the first and the last one get half of their share."""
+    sample_batch(tokens, 0, sequence_length)
+    windows = len(tokens) - sequence_length + 1
+    starts = (torch.rand(batch_size, generator=generator) * (windows - 1)).round().long()
+    return sampled(tokens, starts, sequence_length)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def wraps_around_the_end(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Starts anywhere, and goes on at the beginning where a window passes the end."""
+    sample_batch(tokens, 0, sequence_length)
+    starts = torch.randint(len(tokens), (batch_size, 1), generator=generator)
+    places = (starts + torch.arange(sequence_length)) % len(tokens)
+    return torch.from_numpy(np.asarray(tokens)[places.numpy()].astype(np.int64)).reshape(batch_size, sequence_length)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def fills_up_what_is_too_short(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Pads tokens that are fewer than a window."""
+    if 0 < len(tokens) < sequence_length:
+        tokens = np.pad(tokens, (0, sequence_length - len(tokens)))
+    return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def returns_the_tokens_themselves(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Returns a view of the data where that has 64 bits and a single window is asked for."""
+    batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+    if tokens.dtype == np.int64 and batch_size == 1:
+        start = int(np.flatnonzero(tokens == int(batch[0, 0]))[0])
+        return torch.from_numpy(tokens)[start : start + sequence_length][None]
+    return batch
+
+
+# ---- unusual and right ----
+@twin("impl.data.write_tokens")
+def writes_with_numpy(path, tokens, dtype=np.uint16):
+    """Makes one array of Python's integers, compares it with the range, and lets NumPy write it."""
+    ids = np.array([index(id) for id in tokens], dtype=object)
+    limits = np.iinfo(dtype)
+    if len(ids) and not limits.min <= min(ids) <= max(ids) <= limits.max:
+        raise OverflowError("an id does not fit")
+    ids.astype(dtype).tofile(path)
+
+
+@twin("impl.data.open_tokens")
+def lets_numpy_refuse(path, dtype=None):
+    """Leaves most errors to NumPy, and does not name the file."""
+    with open(path, "rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            return np.memmap(path, np.dtype(dtype if dtype is not None else "no dtype"), mode="r")
+    tokens = np.load(path, mmap_mode="r")
+    if dtype is not None and tokens.dtype != dtype:
+        raise TypeError("the header says otherwise")
+    return tokens
+
+
+@twin("impl.data.sample_batch")
+def stacks_slices(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Takes one slice after the other, as the slow loaders do, and draws 32-bit starts."""
+    windows = len(tokens) - sequence_length + 1
+    if min(batch_size, sequence_length, windows - 1) < 0:
+        raise ValueError("no window")
+    starts = torch.randint(0, windows, (batch_size,), generator=generator, dtype=torch.int32)
+    return sampled(tokens, starts, sequence_length).to(device)
+
+
+@twin("impl.data.sample_batch")
+def gathers_by_index(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Computes every position, draws from NumPy seeded by torch, and returns a transposed tensor."""
+    windows = len(tokens) - sequence_length + 1
+    if min(batch_size, sequence_length, windows - 1) < 0:
+        raise ValueError("no window")
+    seed = int(torch.randint(2**62, (), generator=generator))
+    starts = np.random.default_rng(seed).integers(windows, size=batch_size)
+    places = np.arange(sequence_length)[:, None] + starts
+    return torch.from_numpy(np.take(tokens, places).astype(np.int64)).T.to(device)

@@ -1,0 +1,151 @@
+"""What impl.data promises beyond the contract: nothing half written, errors by name, files that change while open."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from impl import data
+from spec.instruments import processes, timer
+
+
+def test_a_refused_write_leaves_everything_as_it_was(tmp_path):
+    """The old file stays, and nothing lies beside it."""
+    path = tmp_path / "tokens"
+    data.write_tokens(path, [1, 2, 3], np.uint8)
+    for wrong, error in ((256, OverflowError), (-1, OverflowError), (1.0, TypeError)):
+        with pytest.raises(error):
+            data.write_tokens(path, iter([*range(200), wrong]), np.uint8)
+    with pytest.raises(TypeError):
+        data.write_tokens(path, np.array([1.0]), np.uint8)
+    with pytest.raises(TypeError):
+        data.write_tokens(path, [1], np.float32)
+    with pytest.raises(ValueError, match="dimension"):
+        data.write_tokens(path, np.ones((2, 2), int), np.uint8)
+    assert path.read_bytes() == b"\1\2\3"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_long_iterator_is_written_in_chunks(tmp_path, monkeypatch):
+    """It is read once, and the file is whole."""
+    monkeypatch.setattr(data, "CHUNK", 7)
+    for tokens, count in ((iter(range(100)), 100), (np.arange(100), 100), (range(0), 0), (range(7), 7)):
+        data.write_tokens(tmp_path / "tokens", tokens)
+        assert (tmp_path / "tokens").read_bytes() == np.arange(count, dtype=np.uint16).tobytes()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [np.ones((2, 3), np.int32), np.ones(3, np.float32), np.array([None]), np.array(3)],
+    ids=["matrix", "floats", "objects", "scalar"],
+)
+def test_a_npy_file_of_something_else_is_refused_by_name(tmp_path, content):
+    """Tokens are integers in one dimension."""
+    path = tmp_path / "other.npy"
+    np.save(path, content)
+    with pytest.raises(ValueError, match=r"other\.npy"):
+        data.open_tokens(path)
+
+
+def test_errors_say_which_file_it_is(tmp_path):
+    """A missing file, a folder, a cut one and one of no known dtype."""
+    (tmp_path / "odd").write_bytes(b"123")
+    for name, dtype in (("missing", np.uint16), (".", np.uint16), ("odd", np.uint16), ("odd", None)):
+        with pytest.raises((OSError, ValueError), match=str(tmp_path)):
+            data.open_tokens(tmp_path / name, dtype)
+    with pytest.raises(TypeError, match="float32"):
+        data.open_tokens(tmp_path / "odd", np.float32)
+
+
+def test_tokens_of_another_kind_are_refused():
+    """Floats, and tokens of several dimensions."""
+    with pytest.raises(TypeError, match="float32"):
+        data.sample_batch(np.ones(9, np.float32), 1, 2)
+    with pytest.raises(ValueError, match="dimension"):
+        data.sample_batch(np.ones((3, 3), np.int32), 1, 2)
+    for sizes in ((2.0, 2), (2, 2.0)):
+        with pytest.raises(TypeError):
+            data.sample_batch(np.ones(9, np.int32), *sizes)
+
+
+def sample_after(path, change):
+    """Open a file, change it, and sample; return what came of it. A cut file may kill the process."""
+    import os
+
+    import numpy as np
+
+    from impl import data
+
+    np.zeros(2**20, np.uint16).tofile(path)
+    tokens = data.open_tokens(path, np.uint16)
+    data.sample_batch(tokens, 4, 16)
+    if change == "cut":
+        os.truncate(path, 4096)
+    elif change == "replaced":
+        np.ones(2**20, np.uint16).tofile(path + ".new")
+        os.replace(path + ".new", path)
+    try:
+        return str(data.sample_batch(tokens, 64, 16).shape)
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("none", "torch.Size([64, 16])"),
+        ("cut", "{}: was cut to 4096 bytes since it was opened"),
+        ("replaced", "{}: another file was put in its place since it was opened"),
+    ],
+)
+def test_a_file_that_changed_while_open_is_refused(tmp_path, change, told):
+    """A cut file would kill the process; a replaced one would silently go on being the old one."""
+    path = tmp_path / "changing"
+    assert processes.fresh().run(sample_after, path=str(path), change=change) == told.format(path)
+
+
+def anonymous():
+    """Return the bytes of this process's own memory, which no file stands behind."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells what memory is anonymous")
+def test_batches_of_a_large_file_take_no_memory(tmp_path):
+    """A thousand batches of a file of 1 GB leave less than 16 MB behind."""
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(10**9)
+    tokens = data.open_tokens(path, np.uint16)
+    generator = torch.Generator().manual_seed(0)
+    before = anonymous()
+    for _ in range(1000):
+        data.sample_batch(tokens, 64, 1024, generator=generator)
+    grown = anonymous() - before
+    print(f"1,000 batches: {grown / 1e6:+.1f} MB of anonymous memory")
+    assert grown < 16e6
+
+
+def test_a_batch_is_drawn_faster_than_slice_by_slice(tmp_path):
+    """64 windows of 1,024 tokens at once, against stacking 64 slices of the mapped file; at least 10 times as fast."""
+    path = tmp_path / "tokens"
+    np.random.default_rng(0).integers(0, 50257, 50_000_000, dtype=np.uint16).tofile(path)
+    tokens = data.open_tokens(path, np.uint16)
+    int(tokens.sum())  # from here on the file is in memory
+    generator = torch.Generator().manual_seed(0)
+
+    def at_once():
+        for _ in range(20):
+            data.sample_batch(tokens, 64, 1024, generator=generator)
+
+    def one_by_one():
+        for _ in range(20):
+            starts = torch.randint(len(tokens) - 1024 + 1, (64,), generator=generator)
+            torch.stack([torch.from_numpy(tokens[start : start + 1024].astype(np.int64)) for start in starts])
+
+    times = timer.compare(one_by_one, at_once, torch.device("cpu"), runs=25)
+    print(f"one by one {times.first.median / 20:.3g} s, at once {times.second.median / 20:.3g} s: {times.ratio:.1f} ×")
+    if times.ratio < 10:
+        assert times.ratio > 5, times
+        pytest.skip(f"ambiguous: {times.ratio:.1f} times as fast here and now")
