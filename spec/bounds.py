@@ -384,7 +384,7 @@ def first_error(dims: int) -> float:
     """Bound |w − (0, 1, …, D − 1)|² of a head that is as it starts out, normal of deviation 1/√D, or nearer to 0.
 
     |w| is at most 3: of D·|w|², a χ² number of D degrees of freedom, that is 9 times what is expected, and it is passed
-    with probability (9·e^(−8))^(D/2) (Chernoff), 10⁻²⁰ for D = 16. Then only rounding is missing, far from 3.
+    with probability (9·e^(−8))^(D/2) at most (Chernoff), 10⁻²⁰ for D = 16.
     """
     truth = math.sqrt((dims - 1) * dims * (2 * dims - 1) / 6)
     return (truth + 3) ** 2
