@@ -331,6 +331,50 @@ def spare(block: int, layers: int) -> int:
     return block * (8 * (layers + 1) + 10)
 
 
+# ---- optimizer ----
+
+
+def moved(after: FloatArray, move: FloatArray, relative: float, dtype: torch.dtype) -> FloatArray:
+    """Bound |computed − exact| of a parameter moved in place, given |p − move|, |move| and the move's relative error.
+
+    The difference is rounded once in the dtype, and once in float64 on the exact side.
+    """
+    u = unit_roundoff(dtype) + unit_roundoff(torch.float64)
+    off: FloatArray = (1 + u) * relative * move + u * after
+    return off
+
+
+def scaled(dtype: torch.dtype) -> float:
+    """Bound the relative error of lr·g: lr is rounded to the dtype, then the product, in float32 first if that is wider.
+
+    The exact side takes one rounding in float64.
+    """
+    return compounded(gamma(3, dtype), unit_roundoff(torch.float64))
+
+
+def summed(steps: int, dtype: torch.dtype) -> float:
+    """Bound the relative error of Σ g² over so many steps: no term is negative, each is rounded, and so is each sum.
+
+    They may be rounded to float32 first, and the exact side is summed in float64.
+    """
+    return sum(gamma(2 * steps, kind) for kind in {dtype, torch.float32, torch.float64})
+
+
+def adapted(steps: int, dtype: torch.dtype, device: torch.device) -> float:
+    """Bound the relative error of lr·g/√(G + ε) after so many steps, whatever the order of product and quotient.
+
+    G + ε is off by no more than its parts, `summed` and the roundings of ε and of the sum, and a root by no more than
+    what is under it. The root may be sqrt, pow or rsqrt, whose limits are those of `elementwise`, and a quotient, a
+    product and the rounding of lr follow. Each may be rounded to float32 first. The exact side takes four in float64.
+    """
+    place = device.type != "cpu"
+    root = max(ULPS[name][place] for name in ("sqrt", "rsqrt", "pow"))
+    ulps = 2 * (root + ULPS["÷"][place])
+    stages = {dtype, torch.float32} if torch.finfo(dtype).bits < 32 else {dtype}
+    errors = [each for kind in stages for each in (gamma(4, kind), ulps * unit_roundoff(kind))]
+    return compounded(summed(steps, dtype), *errors, gamma(4, torch.float64))
+
+
 # ---- training ----
 CURVE = FALSE_ALARM / 10**5  # each of at most that many points of curves is passed with this probability
 ORDER = 24  # of moments: higher ones would narrow a band by a tenth or less
