@@ -27,7 +27,6 @@ class Case:
     loops: Callable[..., Any]
     backward: bool = False
     lines: Sequence[str] = field(default=ALL)  # those on which the loops have something to say
-    listed: str = ""  # the operator that the counter lists as uncounted
 
     def make(self):
         """Return the program and its inputs."""

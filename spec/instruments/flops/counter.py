@@ -20,10 +20,12 @@ from torch._ops import OpOverload
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.module_tracker import ModuleTracker
 
-from spec.instruments.flops import elementwise, fused, products
+from spec.instruments.flops import elementwise, fused, products, reductions
 from spec.instruments.flops.fused import Convention
 from spec.instruments.flops.lines import Flops, Formula, is_real_or_complex, tensors
 
+# What a formula raises for arguments that it was not made for: nested tensors, or those of another version of torch.
+MISFITS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 BESIDE = [(place, line) for place, line in enumerate(Flops._fields) if line != "matmul"]
 
 
@@ -56,7 +58,7 @@ class FlopCounter(FlopCounterMode):
         """Enter what an operator costs for every module it runs in, but for its matmul FLOPs: those are returned."""
         try:
             flops = None if formula is None else formula(out_val, *args, **named)
-        except Exception:  # arguments that the formula was not made for: nested tensors, or another torch's
+        except MISFITS:
             flops = None
         if flops is None:
             if any(map(is_real_or_complex, tensors((*args, *named.values())))):
@@ -214,7 +216,7 @@ def is_free(name: str) -> bool:
 
 def formulas(attention: Convention = "full") -> dict[str, Formula]:
     """Return the formulas by the operators' names, but for the elementwise ones."""
-    return {**elementwise.FORMULAS, **products.FORMULAS, **fused.formulas(attention)}
+    return {**reductions.FORMULAS, **products.FORMULAS, **fused.formulas(attention)}
 
 
 def find(known: dict[str, Formula], name: str) -> Formula | None:

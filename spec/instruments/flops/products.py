@@ -27,8 +27,11 @@ def of_products(terms: int, kind: Tensor, *, bias: int = 0, elementwise: int | N
 
 def added(result: Tensor, beta: complex = 1, alpha: complex = 1) -> int:
     """Return the operations of beta·self + alpha·product beside the product."""
-    scalings = (beta not in (0, 1)) + (alpha != 1)
-    return result.numel() * ((beta != 0) + scalings)
+    return result.numel() * _added(beta, alpha)
+
+
+def _added(beta: complex, alpha: complex) -> int:
+    return (beta != 0) + (beta not in (0, 1)) + (alpha != 1)
 
 
 def _terms(result: Tensor, left: Tensor, right: Tensor) -> int | None:
@@ -54,6 +57,14 @@ def multiply_add(
     """Cost of addmm, baddbmm, addmv."""
     terms = _terms(result, left, right)
     return None if terms is None else of_products(terms, left, bias=added(result, beta, alpha))
+
+
+def multiply_sampled(
+    result: Tensor, bias: Tensor, left: Tensor, right: Tensor, *, beta: complex = 1, alpha: complex = 1
+) -> Flops:
+    """Cost of sparse_sampled_addmm, which computes a product only where `bias` has numbers stored."""
+    places = stored(bias)
+    return of_products(places * left.shape[-1], left, bias=places * _added(beta, alpha))
 
 
 def multiply_activate(
@@ -201,6 +212,7 @@ _BY_NAME: dict[Formula, str] = {
     multiply: "mm bmm mv _int_mm hspmm _sparse_mm",
     multiply_add: "addmm baddbmm addmv _sparse_addmm",
     multiply_sum: "addbmm",
+    multiply_sampled: "sparse_sampled_addmm",
     multiply_activate: "_addmm_activation",
     multiply_scaled: "_scaled_mm _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu",
     multiply_scaled_blocks: "_scaled_mm_v2",
