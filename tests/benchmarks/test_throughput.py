@@ -35,7 +35,13 @@ def multiply(points, inputs, outputs, dtype, device):
 
 def largest(make, side):
     """Return the work of this size, or of half of it where memory runs out, which its note then says."""
-    work, _, note = fitting.fitting(make, side, least=32)
+
+    def tried(side):
+        work = make(side)
+        work.run()  # which needs memory of its own
+        return work
+
+    work, _, note = fitting.fitting(tried, side, least=32)
     return replace(work, note=note)
 
 

@@ -146,7 +146,7 @@ def test_one_that_does_not_is_caught(pretend, mutant, caught):
     """Each way of not waiting fails the test that is made for it, in a message about times."""
     pretend()
     message = judge(SYNCHRONIZING[caught], mutant)
-    assert "times as long as measured" in message or "seconds" in message
+    assert "times as long as predicted" in message or "seconds" in message
 
 
 @pytest.mark.parametrize(

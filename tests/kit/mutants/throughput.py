@@ -75,6 +75,12 @@ def times_an_empty_call(a, b, trials=5):
 
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def returns_nothing_like_a_time(a, b, trials=5):
+    """Multiplies, and returns 0."""
+    return 0.0 * time_matmul(a, b, trials)
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def takes_the_fastest(a, b, trials=5):
     """Returns the least of the trials instead of their mean."""
     return min(_times(a, b, trials))
