@@ -27,10 +27,10 @@ def mixed_precision_step(
     earlier steps do not count. Parameters, gradients and the optimizer's state stay float32.
 
     With a `scaler`, a torch.amp.GradScaler, the loss is scaled on its way back, so that small float16 gradients survive;
-    where a gradient overflows, the step is left out and the scale lowered. The scaler is updated once in any case. With
-    `max_norm`, the gradients of all the optimizer's parameters are scaled down together where their Euclidean norm,
-    after unscaling, is larger. The order is scale, backward, unscale, clip, step, update. Raises ValueError, and makes
-    no step, where the shapes of prediction and y differ.
+    where a gradient overflows, the step is left out and the scale lowered. The scaler is updated once in any case.
+    Without one nothing is scaled. With `max_norm`, the gradients of all the optimizer's parameters are scaled down
+    together where their Euclidean norm, after unscaling, is larger. The order is scale, backward, unscale, clip, step,
+    update. Raises ValueError, and makes no step, where the shapes of prediction and y differ.
     Source: Micikevicius et al., Mixed Precision Training (2018), arXiv:1710.03740.
     """
     if scaler is None:
