@@ -71,7 +71,7 @@ def test_the_streams_repeat_in_one_process(impl, evidence, pytestconfig, device,
 
 
 @verifies(randomness.SEEDING)
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(seed=st.seeds)
 def test_every_bit_of_the_seed_counts(impl, evidence, seed):
     """All three streams give other numbers after a seed of another bit, whichever of the 32."""
@@ -100,6 +100,7 @@ def test_the_streams_repeat_in_fresh_processes(impl, evidence, fresh, pytestconf
 
 
 @verifies(randomness.SEEDING)
+@settings(max_examples=6)
 @given(seed=st.seeds, number=st.three_counts)
 def test_no_stream_disturbs_another(impl, evidence, seed, number):
     """What is drawn from one stream does not depend on what is drawn from the others."""
@@ -136,6 +137,7 @@ def test_what_is_no_seed_is_refused(impl, evidence):
 
 
 @refutes(randomness.SEEDING)
+@settings(max_examples=6)
 @given(seed=st.seeds)
 def test_a_numpy_generator_does_not_repeat(impl, evidence, seed):
     """A NumPy Generator made without a seed gives other numbers each time, and one that exists goes on where it was."""
