@@ -1,0 +1,163 @@
+"""Checkpoints in processes of their own: the instrument on packages known to fail, and the reference at length."""
+
+import hashlib
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from impl import checkpoint
+from spec import guard
+from spec.instruments import checkpoints, processes
+
+ROOT = Path(__file__).parents[2]
+KILLS = 200
+DAMAGED = 200
+
+OVERWRITES = """
+import io, torch
+
+def save(path, model, optimizer, step):
+    content = io.BytesIO()
+    torch.save([model.state_dict(), optimizer.state_dict(), step], content)
+    with open(path, "wb") as file:
+        file.write(content.getvalue()[:1000])
+        file.flush()
+        file.write(content.getvalue()[1000:])
+
+def load(path, model, optimizer):
+    weights, state, step = torch.load(path, weights_only=True)
+    model.load_state_dict(weights)
+    optimizer.load_state_dict(state)
+    return step
+"""
+FORGETS_THE_STEP = """
+from impl.checkpoint import load as _load, save
+
+def load(path, model, optimizer):
+    return 0 * _load(path, model, optimizer)
+"""
+
+
+def work(name, **arguments):
+    """Do one of the works in a fresh process."""
+    return processes.fresh().run(checkpoints.saving_and_loading, work=name, arguments=arguments)
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Return a function that makes a package with this module `checkpoint`."""
+
+    def made(name, source):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / name / "checkpoint.py").write_text(source)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        (tmp_path / "checkpoints").mkdir(exist_ok=True)
+        return {"package": name, "folder": str(tmp_path / "checkpoints")}
+
+    return made
+
+
+def test_kills_find_the_moment_at_which_both_are_lost(package):
+    """Of a package that overwrites its file some kills leave neither, and none does of the reference."""
+    wrong = work("kill_saves", last=8, timed=0, **package("overwriting", OVERWRITES))
+    lost = [found for _, found in wrong["told"] if found not in ("the old one", "the new one")]
+    assert lost
+    assert wrong["order"] == []
+    right = work("kill_saves", last=8, timed=0, **package("right", "from impl.checkpoint import load, save"))
+    assert {found for _, found in right["told"]} <= {"the old one", "the new one"}
+    assert right["left"] == []
+
+
+def test_a_full_disk_is_met_at_every_part(package):
+    """A package that overwrites its file loses it at once, and the reference keeps it to the end."""
+    told = work("fill_the_disk", parts=3, **package("overwriting", OVERWRITES))
+    assert told.count("an error") == 3
+    assert "step 1" not in told
+    told = work("fill_the_disk", parts=3, **package("right", "from impl.checkpoint import load, save"))
+    assert told == ["an error", "step 1", "checkpoint"] * 3
+
+
+def test_stages_end_where_whole_runs_do_only_with_all_states(package):
+    """Plain checkpoints with all states go on; without, and with a package that forgets the step, they do not."""
+    there = {"device": "cpu", "optimizers": ["SGD", "Adam"]}
+    stages = [(0, 6), (0, 3), (3, 6, "nothing"), (3, 6, "step"), (3, 6, "random states")]
+    arguments = package("forgetful", FORGETS_THE_STEP)
+    whole, first, *rest = work("train", stages=stages, **there, **arguments | {"package": ""})
+    forgetful = work("train", stages=[(0, 3), (3, 6)], **there, **arguments)[1]
+    for name in there["optimizers"]:
+        assert first[name]["losses"] + rest[0][name]["losses"] == whole[name]["losses"]
+        ends = [end[name]["state"] == whole[name]["state"] for end in (*rest, forgetful)]
+        assert ends == [True, False, False, False]
+
+
+def test_stages_are_what_a_process_started_by_hand_computes(tmp_path):
+    """A new interpreter, not a fork, ends at the same numbers."""
+    arguments = {"package": "", "folder": str(tmp_path), "device": "cpu", "optimizers": ["Adagrad"], "stages": [(0, 3)]}
+    code = f"from spec.instruments import checkpoints as c; print(c.saving_and_loading('train', {arguments!r}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert eval(ran.stdout) == work("train", **arguments)
+
+
+def test_a_save_killed_200_times_is_whole_200_times(tmp_path):
+    """Killed at random moments of its duration, the file is the complete old or new one, and nothing else remains."""
+    ended = work("kill_saves", package="impl", folder=str(tmp_path), last=20, timed=KILLS)
+    found = [found for _, found in ended["told"]]
+    assert len(found) >= KILLS + 8
+    assert set(found) == {"the old one", "the new one"}  # both occur: the moments lie before and after the renaming
+    assert ended["left"] == []
+
+
+def test_200_damaged_files_are_refused_and_run_nothing(tmp_path):
+    """Cut anywhere, with a bit flipped or with code for data, each raises an error that names the file."""
+    drawn = random.Random(20261129)
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters())
+    path, run = tmp_path / "checkpoint", tmp_path / "has run"
+    checkpoint.save(path, model, optimizer, 3)
+    content = path.read_bytes()
+    damaged = []
+    for _ in range(DAMAGED // 4):
+        at = drawn.randrange(len(content))
+        damaged.append(content[:at])
+        damaged += [flipped(content, drawn.randrange(len(content)), drawn.randrange(8)) for _ in range(2)]
+        damaged.append(code_in_place(run, drawn))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for number, bytes_of_it in enumerate(damaged):
+        (tmp_path / f"damaged{number}").write_bytes(bytes_of_it)
+        with guard.watched() as left, pytest.raises(ValueError, match=f"damaged{number} "):
+            checkpoint.load(tmp_path / f"damaged{number}", model, optimizer)
+        assert left == []
+    assert len(damaged) == DAMAGED
+    assert not run.exists()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def flipped(content, at, bit):
+    """Return the bytes with one bit flipped."""
+    return bytes([*content[:at], content[at] ^ 1 << bit, *content[at + 1 :]])
+
+
+class Code:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.mkdir, (self.path,)
+
+
+def code_in_place(run, drawn):
+    """Return a checkpoint in one part of which there is code, under a digest that is right."""
+    part = drawn.choice(sorted(checkpoint.PARTS))
+    parts = dict.fromkeys(checkpoint.PARTS, 0) | {part: Code(run)}
+    path = run.with_name("written")
+    torch.save(parts, path, _use_new_zipfile_serialization=drawn.random() < 0.5)
+    content = path.read_bytes()
+    return content + hashlib.sha256(content).digest()
