@@ -9,12 +9,15 @@ from spec import benchmarks
 from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import throughput
-from spec.hardware import devices
-from spec.instruments import fitting
+from spec.instruments import fitting, timer
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.float16)
-MODERATE = {"cpu": 1024}  # rows of a square product that fills the device; on accelerators:
-FULL = 8192
+FULL, PROBE = (
+    {"cpu": 1024},
+    {"cpu": 128},
+)  # rows of a square product that fills the device, and of one that costs little
+LARGEST, CHEAP = 8192, 1024  # on accelerators
+SHARE = 0.1  # of the time for a measurement that one run may take
 NOTES = 16384  # points of the notes' product; twice as many inputs and half as many outputs
 
 
@@ -33,6 +36,24 @@ def multiply(points, inputs, outputs, dtype, device):
     )
 
 
+def square(rows, dtype, device):
+    return multiply(rows, rows, rows, dtype, device)
+
+
+def affordable(dtype, device, budget):
+    """Return the rows of the largest square product that the memory and the time allow."""
+    probe = PROBE.get(device.type, CHEAP)
+    taken = timer.measure(square(probe, dtype, device).run, device, runs=3, warm_up=1).median
+    return fitting.affordable(
+        FULL.get(device.type, LARGEST),
+        device,
+        bytes_of=lambda rows: 3 * rows**2 * dtype.itemsize,
+        seconds_of=lambda rows: taken * (rows / probe) ** 3,
+        budget=SHARE * budget,
+        least=probe,
+    )
+
+
 def largest(make, side):
     """Return the work of this size, or of half of it where memory runs out, which its note then says."""
 
@@ -45,21 +66,13 @@ def largest(make, side):
     return replace(work, note=note)
 
 
-def dtypes_of(device):
-    """Return the dtypes that a device multiplies at a speed worth a measurement."""
-    if device.type == "mps":
-        return [dtype for dtype in DTYPES if dtype is not torch.float64]
-    slow = {torch.float16} | (set() if devices.multiplies_bfloat16(device) else {torch.bfloat16})
-    return [dtype for dtype in DTYPES if device.type != "cpu" or dtype not in slow]
-
-
 @verifies(throughput.MFU)
 def test_products_reach_a_part_of_what_is_promised(evidence, meter, device):
     """The FLOP/s of a product of each dtype are more than none and no more than its dense peak, where that is known."""
-    rows = MODERATE.get(device.type, FULL) if meter.timed else 128
     works = {}
-    for dtype in dtypes_of(device):
-        work = largest(lambda side, dtype=dtype: multiply(side, side, side, dtype, device), rows)
+    for dtype in DTYPES if device.type != "mps" else (*DTYPES[:2], DTYPES[3]):  # no float64
+        rows = affordable(dtype, device, meter.budget) if meter.timed else PROBE.get(device.type, CHEAP)
+        work = largest(lambda side, dtype=dtype: square(side, dtype, device), rows)
         works[f"{str(dtype).removeprefix('torch.')} product"] = work
     for rate in meter.rates(works, device).values():
         benchmarks.within_promise(evidence, rate)
