@@ -357,7 +357,7 @@ def summed(steps: int, dtype: torch.dtype) -> float:
 
     They may be rounded to float32 first, and the exact side is summed in float64.
     """
-    return sum(gamma(2 * steps, kind) for kind in {dtype, torch.float32, torch.float64})
+    return compounded(*(gamma(2 * steps, kind) for kind in {dtype, torch.float32, torch.float64}))
 
 
 def adapted(steps: int, dtype: torch.dtype, device: torch.device) -> float:
@@ -369,10 +369,9 @@ def adapted(steps: int, dtype: torch.dtype, device: torch.device) -> float:
     """
     place = device.type != "cpu"
     root = max(ULPS[name][place] for name in ("sqrt", "rsqrt", "pow"))
-    ulps = 2 * (root + ULPS["÷"][place])
+    ulps = math.ceil(2 * (root + ULPS["÷"][place]))
     stages = {dtype, torch.float32} if torch.finfo(dtype).bits < 32 else {dtype}
-    errors = [each for kind in stages for each in (gamma(4, kind), ulps * unit_roundoff(kind))]
-    return compounded(summed(steps, dtype), *errors, gamma(4, torch.float64))
+    return compounded(summed(steps, dtype), *(gamma(4 + ulps, kind) for kind in stages), gamma(4, torch.float64))
 
 
 # ---- training ----
@@ -434,13 +433,25 @@ def first_error(dims: int) -> float:
     return (truth + 3) ** 2
 
 
-def replayed(x: Tensor, y: Tensor, weights: Sequence[FloatArray], steps: int) -> float:
+def magnified(inputs: Sequence[Tensor], layers: int, lr: float) -> float:
+    """Bound by how much undoing a run of SGD magnifies a shift of the weights that it ends at.
+
+    Undoing a step shifts them by (I − lr·H)⁻¹ times as much, with H the loss's second derivatives: 2·XᵀX/B for the head
+    alone, no larger than 2·Σx²/B. With layers the small rates, inputs and weights that are drawn keep it below 2.
+    """
+    if layers:
+        return 2.0 ** len(inputs)
+    steepest = [2 * lr * float(x.double().square().sum()) / len(x) for x in inputs]
+    return math.prod(1 / (1 - each) if each < 1 else math.inf for each in steepest)
+
+
+def replayed(x: Tensor, y: Tensor, weights: Sequence[FloatArray], steps: int, magnified: float) -> float:
     """Bound |loss in float32 − loss found by undoing the steps in float64|, for weights near those a run begins with.
 
     Forward, backward and update of a step take at most n = 3·(Σ widths + points + layers) roundings in a row, each off
     by u of what the same operation makes of absolute values: of M, the mean of (|x|·|W₁|·… + |y|)², for the loss. They
-    shift the weights of a step, hence the losses of other steps by as much again at most; undoing a step magnifies the
-    shift of the weights, at the small rates that are drawn by less than 2. TF32's products need a coarser u.
+    shift the weights of a step, hence the losses of other steps by as much again at most; undoing the steps magnifies
+    the shift of the weights, see `magnified`. TF32's products need a coarser u.
     """
     magnitude = x.double().abs().numpy()
     for weight in weights:
@@ -449,7 +460,7 @@ def replayed(x: Tensor, y: Tensor, weights: Sequence[FloatArray], steps: int) ->
     coarse = {"highest": unit_roundoff(torch.float32), "high": 2.0**-10, "medium": 2.0**-7}
     u = coarse[torch.get_float32_matmul_precision()]
     roundings = 3 * (sum(len(weight) for weight in weights) + len(y) + len(weights))
-    return 2.0**steps * roundings * max(steps, 1) * u * largest
+    return magnified * roundings * max(steps, 1) * u * largest
 
 
 # ---- precision ----

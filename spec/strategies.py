@@ -183,7 +183,8 @@ few_layers = st.integers(0, 5)
 
 # ---- optimizer ----
 # What an optimizer is given besides its parameters; nothing stands for lr = 0.01 and ε = 1e-5.
-descent_options = st.sampled_from(({}, {}, {"lr": 0.3}, {"lr": 1}, {"lr": 0.001}))
+yes_or_no = st.booleans()
+exponents = st.floats(-6, 6)
 adaptive_options = st.sampled_from(
     ({}, {}, {"lr": 0.3}, {"eps": 1e-3}, {"lr": 1, "eps": 1e-8}, {"lr": 0.1, "eps": 1.0}, {"lr": 0.001, "eps": 1e-5})
 )

@@ -1,0 +1,551 @@
+"""§3.5: the optimizer."""
+
+import copy
+import io
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from torch import nn
+
+from spec import bounds
+from spec import strategies as st
+from spec.claim import refutes, verifies
+from spec.claims import optimizer
+from spec.instruments.allocator import Meter
+from spec.instruments.eager import without_compiler
+from spec.updates import Followed, exactly
+
+without_compiler()
+NAMES = ("SGD", "AdaGrad")
+SHAPES = ((), (7,), (4, 5), (0, 3), (2, 1, 3))
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+PRECISE = DTYPES[:2]
+NOTHING = {"SGD": {"eps": None}, "AdaGrad": {}}  # what a Followed has to know where no option is given
+
+
+class Draw:
+    """Draws parameters, and their gradients from 1e-6 to 1e6, an eighth of them 0."""
+
+    def __init__(self, seed, device="cpu"):
+        self.random = np.random.default_rng(seed)
+        self.device = device
+
+    def tensor(self, shape, dtype):
+        """Return normal values; a matrix has its columns in memory one after the other."""
+        values = self.random.standard_normal(shape[::-1]).T
+        return torch.as_tensor(values).to(self.device, dtype)
+
+    def parameters(self, dtypes=DTYPES, shapes=SHAPES):
+        """Return a parameter of each shape, in each dtype in turn."""
+        first = int(self.random.integers(len(dtypes)))
+        kinds = [dtypes[(first + place) % len(dtypes)] for place in range(len(shapes))]
+        return [nn.Parameter(self.tensor(shape, dtype)) for shape, dtype in zip(shapes, kinds, strict=True)]
+
+    def gradient(self, parameter, least=-6, most=6, zeros=1 / 8):
+        """Give a parameter a gradient of its own."""
+        size = self.random.uniform(least, most, parameter.shape)
+        sign = self.random.choice((-1, 1), parameter.shape) * (self.random.random(parameter.shape) >= zeros)
+        parameter.grad = torch.as_tensor(sign * 10**size).to(self.device, parameter.dtype)
+
+    def gradients(self, parameters, missing=1 / 8):
+        """Give parameters a gradient each; leave some without."""
+        for parameter in parameters:
+            if self.random.random() < missing:
+                parameter.grad = None
+            else:
+                self.gradient(parameter)
+
+
+def dtypes_of(device):
+    """Return the dtypes that a device computes in."""
+    return [dtype for dtype in DTYPES if device.type != "mps" or dtype is not torch.float64]
+
+
+def squares_of(stepping, parameter):
+    """Return the sum of squares that AdaGrad keeps; zeros where it keeps none yet."""
+    kept = stepping.state.get(parameter, {})
+    return exactly(kept["g2"]) if "g2" in kept else np.zeros(tuple(parameter.shape))
+
+
+def moves(evidence, followed, step):
+    """Require of a step that it moves each parameter as its rule has it, and leaves all else as it is."""
+    gradients = [each.parameter.grad for each in followed]
+    values = [exactly(gradient) if gradient is not None else None for gradient in gradients]
+    before = [exactly(each.parameter) for each in followed]
+    expected = [each.step() if each.parameter.grad is not None else None for each in followed]
+    step()
+    for each, gradient, value, start, goal in zip(followed, gradients, values, before, expected, strict=True):
+        after = exactly(each.parameter)
+        if goal is None:
+            evidence.equal(after, start, unit="as the parameter without a gradient")
+        else:
+            evidence.equal(each.parameter.grad is gradient, True, unit="that it has its gradient")
+            evidence.equal(exactly(gradient), value, unit="as the gradient afterwards")
+            at = {"gradient": value, "dtype": each.parameter.dtype, "lr": each.lr, "eps": each.eps, "step": each.steps}
+            evidence.close(after, goal.parameter, tolerance=goal.near, unit="as the parameter", **at)
+            evidence.equal(after[value == 0], start[value == 0], unit="where the gradient is 0", **at)
+
+
+def adds_up(evidence, followed, stepping):
+    """Require of AdaGrad's sums that each is that of its parameter's squared gradients."""
+    for each in followed:
+        nearly = each.squares * bounds.summed(each.steps, each.parameter.dtype)
+        evidence.close(squares_of(stepping, each.parameter), each.squares, tolerance=nearly, unit="as the sum")
+
+
+def through_a_file(kept):
+    """Return what torch.load makes of what torch.save wrote, without running code from it."""
+    file = io.BytesIO()
+    torch.save(kept, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def linear(draw, dtype=torch.float32):
+    """Return two linear layers, whose weights no global stream has drawn."""
+    layers = [nn.utils.skip_init(nn.Linear, *sizes, dtype=dtype, device=draw.device) for sizes in ((3, 4), (4, 2))]
+    model = nn.Sequential(*layers)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(draw.tensor(tuple(parameter.shape), dtype))
+    return model
+
+
+def storages(tensors):
+    """Return where each tensor's storage is, by name."""
+    return {name: tensor.untyped_storage().data_ptr() for name, tensor in tensors.items()}
+
+
+def values_of(tensors):
+    """Return each tensor's values, in arrays of their own, by name."""
+    return {name: exactly(tensor).tolist() for name, tensor in tensors.items()}
+
+
+def stepped(impl, name, seed, device):
+    """Return parameters of two groups and their optimizer, after a step that one of them had no gradient for."""
+    draw = Draw(seed, device)
+    parameters = draw.parameters(dtypes_of(device))
+    groups = [{"params": parameters[:2]}, {"params": parameters[2:], "lr": 0.5}]
+    stepping = getattr(impl.optimizer, name)(groups)
+    draw.gradients(parameters[:-1], missing=0)
+    stepping.step()
+    stepping.zero_grad()
+    return parameters, stepping
+
+
+def given_gradients(parameters):
+    """Give all parameters but the last a gradient, and return how many bytes that takes."""
+    for parameter in parameters[:-1]:
+        parameter.grad = torch.ones_like(parameter)
+    return sum(parameter.numel() * parameter.element_size() for parameter in parameters[:-1])
+
+
+@verifies(optimizer.ADAGRAD)
+@given(options=st.adaptive_options, by_name=st.yes_or_no, seed=st.seeds)
+def test_each_step_follows_the_rule(impl, evidence, device, options, by_name, seed):
+    """Over six steps, with gradients from 1e-6 to 1e6, p moves by −lr·g/√(G + ε) and G is the sum of g²."""
+    draw = Draw(seed, device)
+    parameters = draw.parameters(dtypes_of(device))
+    followed = [Followed(parameter, **options) for parameter in parameters]
+    in_order = () if by_name or "lr" not in options else tuple(options.values())
+    stepping = impl.optimizer.AdaGrad(parameters, *in_order, **({} if in_order else options))
+    for _ in range(6):
+        draw.gradients(parameters)
+        moves(evidence, followed, stepping.step)
+        adds_up(evidence, followed, stepping)
+
+
+@verifies(optimizer.ADAGRAD)
+@given(seed=st.seeds)
+def test_without_eps_it_is_torchs(impl, evidence, device, seed):
+    """With ε = 0 each of five steps is that of torch.optim.Adagrad, an implementation by others, within rounding."""
+    draw = Draw(seed, device)
+    (parameter,) = draw.parameters([torch.float32], [(5, 7)])
+    others = parameter.detach().clone().requires_grad_()
+    stepping = impl.optimizer.AdaGrad([parameter], lr=0.1, eps=0.0)
+    theirs = torch.optim.Adagrad([others], lr=0.1, eps=0.0)
+    followed = Followed(parameter, lr=0.1, eps=0.0)
+    for _ in range(5):
+        draw.gradient(parameter, zeros=0)
+        others.grad = parameter.grad
+        near = followed.step().near
+        stepping.step()
+        theirs.step()
+        evidence.close(exactly(parameter), exactly(others), tolerance=2 * near, unit="as torch's parameter")
+        with torch.no_grad():
+            others.copy_(parameter)
+
+
+@verifies(optimizer.ADAGRAD)
+@pytest.mark.parametrize("dtype", PRECISE, ids=["float32", "float64"])
+@pytest.mark.parametrize("way", ["state dict", "deep copy", "file", "copied optimizer"])
+def test_the_sums_go_along(impl, evidence, way, dtype):
+    """After a trip through state_dict, a deep copy or a file, options and sums are the same, and steps go on by them."""
+    draw = Draw(3)
+    parameters = draw.parameters([dtype])
+    groups = [{"params": parameters[:2], "lr": 0.5}, {"params": parameters[2:], "eps": 1e-2}]
+    options = [{"lr": 0.5}] * 2 + [{"lr": 0.25, "eps": 1e-2}] * 3
+    followed = [Followed(parameter, **option) for parameter, option in zip(parameters, options, strict=True)]
+    stepping = impl.optimizer.AdaGrad(groups, lr=0.25)
+    for _ in range(3):
+        draw.gradients(parameters)
+        moves(evidence, followed, stepping.step)
+    if way == "copied optimizer":
+        stepping = copy.deepcopy(stepping)
+        parameters = [parameter for group in stepping.param_groups for parameter in group["params"]]
+    else:
+        change = {"state dict": lambda kept: kept, "deep copy": copy.deepcopy, "file": through_a_file}[way]
+        kept = change(stepping.state_dict())
+        parameters = [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
+        stepping = impl.optimizer.AdaGrad([{"params": parameters[:2]}, {"params": parameters[2:]}], lr=1.0, eps=1.0)
+        stepping.load_state_dict(kept)
+    for each, parameter in zip(followed, parameters, strict=True):
+        each.parameter = parameter
+    adds_up(evidence, followed, stepping)
+    for _ in range(2):
+        draw.gradients(parameters)
+        moves(evidence, followed, stepping.step)
+        adds_up(evidence, followed, stepping)
+
+
+@verifies(optimizer.ADAGRAD)
+def test_what_is_not_a_number_stays_where_it_is(impl, evidence, device):
+    """A NaN makes a NaN of its own element alone, and an infinite gradient too, as ∞/√∞ is none."""
+    parameter = nn.Parameter(torch.ones(6, device=device))
+    followed = [Followed(parameter)]
+    stepping = impl.optimizer.AdaGrad([parameter])
+    for gradient in ((1.0, math.nan, 1e-3, math.inf, -0.0, -2.0), (1.0, 1.0, 0.0, 1.0, 0.0, 1e-6)):
+        parameter.grad = torch.tensor(gradient, device=device)
+        with np.errstate(invalid="ignore"):
+            moves(evidence, followed, stepping.step)
+
+
+@verifies(optimizer.ADAGRAD)
+def test_large_parameters_too(impl, evidence, device):
+    """Every one of 30,000 elements of a matrix moves as the rule has it."""
+    draw = Draw(4, device)
+    parameters = draw.parameters([torch.float32], [(150, 200)])
+    followed = [Followed(parameter) for parameter in parameters]
+    stepping = impl.optimizer.AdaGrad(parameters)
+    for _ in range(2):
+        draw.gradients(parameters, missing=0)
+        moves(evidence, followed, stepping.step)
+
+
+@verifies(optimizer.ACCUMULATOR)
+@given(options=st.adaptive_options, seed=st.seeds)
+def test_sums_never_shrink(impl, evidence, device, options, seed):
+    """From 0 on, no element of G becomes less in any step, with a gradient or without, and a gradient makes it more."""
+    draw = Draw(seed, device)
+    parameters = draw.parameters(dtypes_of(device))
+    stepping = impl.optimizer.AdaGrad(parameters, **options)
+    before = [squares_of(stepping, parameter) for parameter in parameters]
+    for sums in before:
+        evidence.equal(sums, np.zeros_like(sums), unit="as the sum at first")
+    for step in range(5):
+        draw.gradients(parameters)
+        stepping.step()
+        after = [squares_of(stepping, parameter) for parameter in parameters]
+        for parameter, old, new in zip(parameters, before, after, strict=True):
+            at = {"dtype": parameter.dtype, "gradient": parameter.grad, "step": step}
+            evidence.at_least(float((new - old).min(initial=0)), 0.0, unit="added to a sum", **at)
+            if parameter.grad is None:
+                evidence.equal(new, old, unit="as the sum without a gradient", **at)
+            elif step == 0:
+                square = exactly(parameter.grad) ** 2
+                tolerance = square * bounds.summed(1, parameter.dtype)
+                evidence.close(new, square, tolerance=tolerance, unit="as the first sum", **at)
+        before = after
+
+
+@verifies(optimizer.EFFECTIVE_RATE)
+@pytest.mark.parametrize("dtype", PRECISE, ids=["float32", "float64"])
+@given(options=st.adaptive_options, exponent=st.exponents)
+def test_the_tth_step_under_a_constant_gradient(impl, evidence, options, exponent, dtype):
+    """Under a constant gradient g the t-th step from 0 is lr·g/√(t·g² + ε)."""
+    lr, eps, count = options.get("lr", 0.01), options.get("eps", 1e-5), 12
+    parameter = nn.Parameter(torch.zeros(2, dtype=dtype))
+    parameter.grad = torch.tensor([-(10**exponent), 10**exponent], dtype=dtype)
+    g = exactly(parameter.grad)
+    stepping = impl.optimizer.AdaGrad([parameter], **options)
+    sizes, law = [], [lr * abs(g[0]) / math.sqrt(t * g[0] ** 2 + eps) for t in range(1, count + 1)]
+    for t in range(1, count + 1):
+        before = exactly(parameter)
+        stepping.step()
+        step = before - exactly(parameter)
+        predicted = np.sign(g) * law[t - 1]
+        near = bounds.moved(np.abs(before - step), np.abs(predicted), bounds.adapted(t, dtype, parameter.device), dtype)
+        evidence.close(step, predicted, tolerance=2 * near, unit="as the step", t=t, g=g[1])
+        sizes.append(abs(float(step[0])) / lr)
+    evidence.series("measured", range(1, count + 1), sizes, unit="lr", along="steps")
+    evidence.series("law", range(1, count + 1), [size / lr for size in law], unit="lr", along="steps")
+
+
+@verifies(optimizer.EFFECTIVE_RATE)
+@given(exponent=st.exponents, times=st.sizes)
+def test_a_large_history_shortens_the_step(impl, evidence, device, exponent, times):
+    """Of two elements with the same gradient now, the one that had larger gradients before moves less."""
+    parameter = nn.Parameter(torch.zeros(2, device=device))
+    stepping = impl.optimizer.AdaGrad([parameter])
+    g = max(10**exponent, 0.01)
+    for _ in range(times):
+        parameter.grad = torch.tensor([g, 4 * g], device=device)
+        stepping.step()
+    before = exactly(parameter)
+    parameter.grad = torch.tensor([g, g], device=device)
+    stepping.step()
+    small, large = np.abs(exactly(parameter) - before).tolist()
+    evidence.at_most(large, small / 2, unit="of a step", g=g)
+
+
+@verifies(optimizer.GROUPS)
+@pytest.mark.parametrize("name", NAMES)
+@given(seed=st.seeds)
+def test_each_parameter_moves_once_by_its_groups_options(impl, evidence, device, name, seed):
+    """Parameters of several groups, one of them added later, each move once a step, by the rates in force then."""
+    draw = Draw(seed, device)
+    parameters = draw.parameters(dtypes_of(device))
+    rule = NOTHING[name]
+    groups = [{"params": parameters[:2], "lr": 0.5}, {"params": parameters[2], "note": "kept"}]
+    followed = [Followed(parameter, lr=0.5, **rule) for parameter in parameters[:2]]
+    followed.append(Followed(parameters[2], lr=0.125, **rule))
+    stepping = getattr(impl.optimizer, name)(groups, lr=0.125)
+    draw.gradients(parameters)
+    moves(evidence, followed, stepping.step)
+    stepping.add_param_group({"params": iter(parameters[3:]), "lr": 0.25})
+    followed += [Followed(parameter, lr=0.25, **rule) for parameter in parameters[3:]]
+    draw.gradients(parameters)
+    moves(evidence, followed, stepping.step)
+    stepping.param_groups[0]["lr"] = followed[0].lr = followed[1].lr = 2.0
+    if name == "AdaGrad":
+        stepping.param_groups[1]["eps"] = followed[2].eps = 0.5
+    draw.gradients(parameters)
+    moves(evidence, followed, stepping.step)
+    held = [[id(parameter) for parameter in group["params"]] for group in stepping.param_groups]
+    given_out = [[id(parameter) for parameter in part] for part in (parameters[:2], parameters[2:3], parameters[3:])]
+    evidence.equal(held, given_out, unit="as the groups")
+    evidence.equal(stepping.param_groups[1].get("note"), "kept", unit="as an option of one's own")
+
+
+@verifies(optimizer.GROUPS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_with_shared_frozen_and_unused_parameters(impl, evidence, device, name):
+    """A parameter that two layers share is held and moved once; frozen and unused ones are held and stay."""
+    draw = Draw(5, device)
+    model = nn.ModuleList(nn.utils.skip_init(nn.Linear, 3, 3, bias=False, device=device) for _ in range(4))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(draw.tensor((3, 3), torch.float32))
+    model[1].weight = model[0].weight
+    model[2].weight.requires_grad_(False)
+    x = draw.tensor((2, 3), torch.float32)
+    parameters = [model[0].weight, model[2].weight, model[3].weight]
+    stepping = getattr(impl.optimizer, name)(model.parameters())
+    held = [id(parameter) for group in stepping.param_groups for parameter in group["params"]]
+    evidence.equal(held, [id(parameter) for parameter in parameters], unit="as the parameters")
+    followed = [Followed(parameter, **NOTHING[name]) for parameter in parameters]
+    for _ in range(3):
+        stepping.zero_grad()
+        model[2](model[1](model[0](x))).sum().backward()
+        moves(evidence, followed, stepping.step)
+    evidence.equal(model[0].weight is model[1].weight, True, unit="that it is shared")
+
+
+@verifies(optimizer.GROUPS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("enabled", [True, False], ids=["grad", "no grad"])
+def test_a_closure_is_called_once(impl, evidence, name, enabled):
+    """step(closure) calls it once, with gradients enabled, steps by what it leaves in .grad, and returns its loss."""
+    parameters = Draw(6).parameters(PRECISE)
+    followed = [Followed(parameter, **NOTHING[name]) for parameter in parameters]
+    stepping = getattr(impl.optimizer, name)(parameters)
+    calls, losses, returned = [], [], []
+
+    def closure():
+        calls.append(torch.is_grad_enabled())
+        stepping.zero_grad(set_to_none=False)
+        losses.append(sum((parameter * parameter).sum() for parameter in parameters))
+        losses[-1].backward()
+        return losses[-1]
+
+    def step():
+        for parameter in parameters:
+            parameter.grad.fill_(7.0)  # which the closure makes good
+        with torch.set_grad_enabled(enabled):
+            returned.append(stepping.step(closure))
+
+    for _ in range(2):
+        for parameter in parameters:
+            parameter.grad = 2 * parameter.detach()
+        moves(evidence, followed, step)
+    evidence.equal(calls, [True, True], unit="as the calls and whether gradients are enabled")
+    evidence.equal(
+        [loss is mine for loss, mine in zip(returned, losses, strict=True)], [True] * 2, unit="as the losses"
+    )
+    evidence.equal(stepping.step() is None, True, unit="that there is no loss without a closure")
+    for parameter in parameters:
+        told = (parameter.is_leaf, parameter.requires_grad)
+        evidence.equal(told, (True, True), unit="that it is a leaf and requires grad")
+
+
+@verifies(optimizer.GROUPS)
+@pytest.mark.parametrize("name", NAMES)
+def test_schedulers_and_hooks_work_on_it(impl, evidence, name):
+    """A scheduler of torch's halves the learning rate from the next step on, and a hook is called after each step."""
+    draw = Draw(7)
+    parameters = draw.parameters(PRECISE)
+    followed = [Followed(parameter, lr=0.5, **NOTHING[name]) for parameter in parameters]
+    stepping = getattr(impl.optimizer, name)(parameters, lr=0.5)
+    halving = torch.optim.lr_scheduler.ExponentialLR(stepping, gamma=0.5)
+    hooked = []
+    stepping.register_step_post_hook(lambda *_: hooked.append(len(hooked)))
+    for _ in range(3):
+        draw.gradients(parameters)
+        moves(evidence, followed, stepping.step)
+        halving.step()
+        for each in followed:
+            each.lr /= 2
+    evidence.equal(len(hooked), 3, unit="calls of the hook")
+
+
+@verifies(optimizer.GROUPS)
+@pytest.mark.parametrize("name", NAMES)
+def test_options_that_no_step_has_are_refused(impl, evidence, name):
+    """A learning rate or ε that is negative, infinite or not a number raises ValueError, given for all or a group."""
+    make = getattr(impl.optimizer, name)
+    for option in ("lr", "eps") if name == "AdaGrad" else ("lr",):
+        for value in (-0.01, -math.inf, math.nan, math.inf):
+            parameter = nn.Parameter(torch.ones(1))
+            evidence.raises(ValueError, partial(make, [parameter], **{option: value}), **{option: value})
+            evidence.raises(ValueError, partial(make, [{"params": [parameter], option: value}]), **{option: value})
+
+
+@verifies(optimizer.GROUPS)
+@pytest.mark.parametrize("name", NAMES)
+def test_sparse_and_complex_are_refused(impl, evidence, device, name):
+    """A sparse gradient or a complex parameter raises an error that says so, and the parameter stays."""
+    for kind, dtype in (("sparse", torch.float32), ("complex", torch.complex64)):
+        parameter = nn.Parameter(torch.ones(3, dtype=dtype, device=device))
+        parameter.grad = torch.ones_like(parameter).to_sparse() if kind == "sparse" else torch.ones_like(parameter)
+        told = "no error"
+        try:
+            getattr(impl.optimizer, name)([parameter]).step()
+        except (RuntimeError, TypeError, ValueError) as error:
+            told = kind if kind in str(error).lower() else str(error)
+        evidence.equal(told, kind, unit="as the reason")
+        evidence.equal(parameter.detach().cpu(), torch.ones(3, dtype=dtype), unit="as the parameter")
+
+
+@verifies(optimizer.STATE_DICT)
+@pytest.mark.parametrize("name", NAMES)
+@given(seed=st.seeds)
+def test_what_is_kept_follows_every_step(impl, evidence, device, name, seed):
+    """The model's state_dict shares storage with its parameters, and has their values after every step."""
+    draw = Draw(seed, device)
+    model = linear(draw)
+    parameters = dict(model.named_parameters())
+    kept, before = model.state_dict(), values_of(parameters)
+    evidence.equal(storages(kept), storages(parameters), unit="as the storages")
+    stepping = getattr(impl.optimizer, name)(model.parameters(), lr=0.1)
+    for _ in range(2):
+        draw.gradients(parameters.values(), missing=0)
+        stepping.step()
+        evidence.equal(values_of(kept), values_of(model.state_dict()), unit="as the parameters")
+    evidence.differs(values_of(kept), before, unit="as the parameters")
+
+
+@verifies(optimizer.STATE_DICT)
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, through_a_file, lambda kept: {n: t.clone() for n, t in kept.items()}]
+)
+def test_copies_stay(impl, evidence, device, copied):
+    """A deep copy, what a file gives back and clones have the values from before the steps."""
+    draw = Draw(8, device)
+    model = linear(draw)
+    kept, before = copied(model.state_dict()), values_of(model.state_dict())
+    evidence.equal(values_of(kept), before, unit="as the copy")
+    stepping = impl.optimizer.AdaGrad(model.parameters(), lr=0.1)
+    for parameter in model.parameters():
+        draw.gradient(parameter)
+    stepping.step()
+    evidence.equal(values_of(kept), before, unit="as the copy")
+
+
+@verifies(optimizer.STATE_DICT)
+def test_the_sums_are_in_the_optimizers_state_alone(impl, evidence, device):
+    """The model's state_dict names its parameters, before and after; the optimizer's has each one's sum and options."""
+    draw = Draw(9, device)
+    model = linear(draw)
+    names = [name for name, _ in model.named_parameters()]
+    evidence.equal(list(model.state_dict()), names, unit="as the names")
+    followed = [Followed(parameter) for parameter in model.parameters()]
+    stepping = impl.optimizer.AdaGrad(model.parameters())
+    for _ in range(2):
+        draw.gradients(model.parameters(), missing=0)
+        moves(evidence, followed, stepping.step)
+    evidence.equal(list(model.state_dict()), names, unit="as the names")
+    kept = stepping.state_dict()
+    evidence.equal(sorted(kept), ["param_groups", "state"], unit="as the optimizer's names")
+    (group,) = kept["param_groups"]
+    evidence.equal((group["lr"], group["eps"]), (0.01, 1e-5), unit="as the options")
+    for place, each in zip(group["params"], followed, strict=True):
+        nearly = each.squares * bounds.summed(each.steps, torch.float32)
+        evidence.close(exactly(kept["state"][place]["g2"]), each.squares, tolerance=nearly, unit="as the sum")
+
+
+@refutes(optimizer.STATE_DICT)
+@pytest.mark.parametrize("kept_as", ["state_dict", "copy of the dict", "dict of the dict"])
+def test_a_kept_state_dict_is_no_copy(evidence, device, kept_as):
+    """After a step of torch's own AdaGrad a kept state_dict, or a copy() of it, no longer has the values from before."""
+    draw = Draw(10, device)
+    model = linear(draw)
+    keep = {"state_dict": lambda kept: kept, "copy of the dict": lambda kept: kept.copy(), "dict of the dict": dict}
+    kept, before = keep[kept_as](model.state_dict()), values_of(model.state_dict())
+    for parameter in model.parameters():
+        draw.gradient(parameter)
+    torch.optim.Adagrad(model.parameters(), lr=0.1).step()
+    for name, values in values_of(kept).items():
+        evidence.differs(values, before[name], unit="as the copy", of=name)
+
+
+@verifies(optimizer.ZERO_GRAD)
+@pytest.mark.parametrize("name", NAMES)
+@given(seed=st.seeds, by_default=st.yes_or_no)
+def test_the_gradients_memory_is_given_back(impl, evidence, device, name, seed, by_default):
+    """zero_grad leaves every .grad None, and the bytes alive fall by those of the gradients, in every group."""
+    parameters, stepping = stepped(impl, name, seed, device)
+    with Meter(device) as meter:
+        size = given_gradients(parameters)
+        made = meter.read().live.requested
+        stepping.zero_grad() if by_default else stepping.zero_grad(set_to_none=True)
+        left = meter.read().live.requested
+    evidence.equal(made, size, unit="bytes of gradients")
+    evidence.equal(made - left, size, unit="bytes freed")
+    evidence.equal([parameter.grad is None for parameter in parameters], [True] * len(parameters), unit="as None")
+
+
+@verifies(optimizer.ZERO_GRAD)
+@pytest.mark.parametrize("name", NAMES)
+@given(seed=st.seeds)
+def test_zeros_take_as_much_memory(impl, evidence, device, name, seed):
+    """zero_grad(set_to_none=False) makes zeros of the same gradients, frees nothing, and a step then moves nothing."""
+    parameters, stepping = stepped(impl, name, seed, device)
+    with Meter(device) as meter:
+        given_gradients(parameters)
+        gradients = [parameter.grad for parameter in parameters]
+        made = meter.read().live.requested
+        stepping.zero_grad(set_to_none=False)
+        left = meter.read().live.requested
+    evidence.equal(left, made, unit="bytes alive")
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        evidence.equal(parameter.grad is gradient, True, unit="that it has its gradient")
+        if gradient is not None:
+            evidence.equal(exactly(gradient), np.zeros(tuple(parameter.shape)), unit="as the gradient")
+    before = [exactly(parameter) for parameter in parameters]
+    stepping.step()
+    for parameter, start in zip(parameters, before, strict=True):
+        evidence.equal(exactly(parameter), start, unit="as the parameter")
