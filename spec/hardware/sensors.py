@@ -23,7 +23,8 @@ REASONS = {
     0x80: "power brake",
     0x100: "display clock",
 }
-SLOWED = {0x8, 0x20, 0x40, 0x80}  # a device under load reaches its power cap in good health; these it does not
+# A device under load reaches its power cap in good health, and reports 0x8 at any change of its clock; these it does not.
+SLOWED = {0x20, 0x40, 0x80}
 WATT = 1e3  # milliwatts
 
 

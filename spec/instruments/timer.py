@@ -183,25 +183,27 @@ def once(run: Run, device: torch.device) -> Timing:
 
 def device_seconds(run: Run, device: torch.device) -> float:
     """Return the seconds of a single run by the device's own events, or by the clock where it has none."""
-    events = _events(device)
-    if events is None:
-        return seconds(run, device)
-    start, stop = events
-    start.record()
+    return _by_events(run, device) if _has_events(device) else seconds(run, device)
+
+
+def _by_events(run: Run, device: torch.device) -> float:
+    stream = torch.accelerator.current_stream(device)  # without it, events record on whichever device is current
+    start, stop = torch.Event(device, enable_timing=True), torch.Event(device, enable_timing=True)
+    start.record(stream)
     kept = run()
-    stop.record()
+    stop.record(stream)
     stop.synchronize()
     del kept
-    return float(start.elapsed_time(stop)) / 1e3  # it counts milliseconds
+    return start.elapsed_time(stop) / 1e3  # it counts milliseconds
 
 
-def _events(device: torch.device) -> tuple[torch.Event, torch.Event] | None:
-    if device.type == "cpu":
-        return None
+@functools.cache
+def _has_events(device: torch.device) -> bool:
+    """Return whether the device's events keep time, which it tells only when they are asked."""
     try:
-        return torch.Event(device, enable_timing=True), torch.Event(device, enable_timing=True)
-    except RuntimeError:  # this kind of device keeps no time
-        return None
+        return device.type != "cpu" and _by_events(lambda: None, device) >= 0
+    except RuntimeError:
+        return False
 
 
 def _warm_up(run: Run, device: torch.device, budget: float) -> None:

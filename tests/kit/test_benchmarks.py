@@ -253,9 +253,9 @@ def test_the_state_of_a_card_is_in_its_units(card, monkeypatch, tmp_path):
     ("reasons", "expected"),
     [
         (0, ""),
-        (0x5, ""),
+        (0xD, ""),
         (0x20, "too hot, slowed by software"),
-        (0x4C, "slowed by hardware; too hot, slowed by hardware"),
+        (0x4C, "too hot, slowed by hardware"),
     ],
 )
 def test_heat_slows_a_card_and_its_power_cap_does_not(card, reasons, expected):

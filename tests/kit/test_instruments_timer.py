@@ -190,35 +190,44 @@ def test_the_scratch_is_larger_than_the_cache(monkeypatch, cache, expected):
     assert timer._scratch(torch.device("meta")).nbytes == expected
 
 
-def test_an_accelerator_is_timed_by_its_events(clock, monkeypatch):
-    """Events count milliseconds of the device; what the host does meanwhile does not matter."""
+@pytest.fixture
+def events(clock, monkeypatch):
+    """Pretend that torch has events, and a stream of each device."""
 
     class Event:
-        def __init__(self, *args, **kwargs):
-            assert kwargs == {"enable_timing": True}
+        def __init__(self, device, *, enable_timing):
+            self.device, self.timing = device, enable_timing
 
-        def record(self):
+        def record(self, stream):
+            assert stream == f"stream of {self.device}"
             self.at = clock.now
 
         def synchronize(self):
             clock.now += 5.0
 
         def elapsed_time(self, other):
+            if not (self.timing and other.timing) or self.device.type == "xpu":
+                raise RuntimeError("these events keep no time")
             return (other.at - self.at) * 1e3
 
     monkeypatch.setattr(torch, "Event", Event)
-    assert timer.device_seconds(clock.run("a", 2.0), torch.device("cuda")) == pytest.approx(2.0)
-
-
-def test_a_device_without_events_is_timed_by_the_clock(clock, monkeypatch):
-    """Where a device keeps no time, it is waited for."""
-
-    def none(*args, **kwargs):
-        raise RuntimeError("no events")
-
-    monkeypatch.setattr(torch, "Event", none)
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: f"stream of {device}")
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda device: None)
-    assert timer.device_seconds(clock.run("a", 2.0), torch.device("xpu")) == pytest.approx(2.0)
+    timer._has_events.cache_clear()
+    yield
+    timer._has_events.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["cuda:0", "cuda:1"])
+def test_an_accelerator_is_timed_by_its_own_events(clock, events, name):
+    """Events on the device's own stream count its milliseconds; how long the host waits for them does not matter."""
+    assert timer.device_seconds(clock.run("a", 2.0), torch.device(name)) == pytest.approx(2.0)
+
+
+def test_a_device_without_events_is_timed_by_the_clock(clock, events):
+    """Where events keep no time, the device is waited for."""
+    assert timer.device_seconds(clock.run("a", 2.0), torch.device("xpu:0")) == pytest.approx(2.0)
+    assert timer.device_seconds(clock.run("a", 3.0), CPU) == pytest.approx(3.0)
 
 
 def test_the_time_until_a_call_returns_and_until_it_is_done(clock, monkeypatch):

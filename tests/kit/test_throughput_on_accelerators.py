@@ -70,7 +70,7 @@ class Event:
     def __init__(self, machine):
         self.machine, self.at = machine, 0.0
 
-    def record(self):
+    def record(self, stream):
         self.at = max(self.machine.now, self.machine.free)
 
     def synchronize(self):
@@ -102,8 +102,9 @@ def pretend(monkeypatch):
         for owner, name in ((time, "perf_counter"), (right, "perf_counter"), (timer, "clock")):
             monkeypatch.setattr(owner, name, clock)
         monkeypatch.setattr(torch.accelerator, "synchronize", machine.synchronize)
-        events = lambda device: None if device.type == "cpu" else (Event(machine), Event(machine))  # noqa: E731
-        monkeypatch.setattr(timer, "_events", events)
+        monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: None)
+        monkeypatch.setattr(torch, "Event", lambda device, enable_timing: Event(machine))
+        monkeypatch.setattr(timer, "_has_events", lambda device: device.type != "cpu")
         monkeypatch.setattr(timer, "_scratch", lambda device: SimpleNamespace(zero_=lambda: machine.work(1e-4, "cuda")))
         monkeypatch.setattr(claims, "operands", operands)
         monkeypatch.setattr(claims, "Pace", pace)
