@@ -9,7 +9,6 @@ import os
 import random
 import resource
 import signal
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -125,10 +124,8 @@ def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, An
     save(0)()
     begun = interruption.moments(save(1))
     kills: list[Any] = [(interruption.kill_at, moment, name) for moment, name in enumerate(begun)][-last:]
-    start = time.perf_counter()
-    save(1)()
-    took = time.perf_counter() - start
-    kills += [(interruption.kill_after, took * 1.5 * (n + 0.5) / timed, "a while") for n in range(timed)]
+    took = sorted(interruption.duration(save(1)) for _ in range(3))[1]
+    kills += [(interruption.kill_after, took * 1.25 * (n + 0.5) / timed, "a while") for n in range(timed)]
     told, before = [], 1
     for number, (kill, moment, name) in enumerate(kills, 2):
         kill(save(number), moment)

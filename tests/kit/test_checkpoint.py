@@ -107,9 +107,10 @@ def test_stages_are_what_a_process_started_by_hand_computes(tmp_path):
 def test_a_save_killed_200_times_is_whole_200_times(tmp_path):
     """Killed at random moments of its duration, the file is the complete old or new one, and nothing else remains."""
     ended = work("kill_saves", package="impl", folder=str(tmp_path), last=20, timed=KILLS)
-    found = [found for _, found in ended["told"]]
-    assert len(found) >= KILLS + 8
-    assert set(found) == {"the old one", "the new one"}  # both occur: the moments lie before and after the renaming
+    timed = [found for moment, found in ended["told"] if moment == "a while"]
+    assert len(timed) == KILLS
+    assert {found for _, found in ended["told"]} == {"the old one", "the new one"}
+    assert min(timed.count("the old one"), timed.count("the new one")) > KILLS / 20  # before and after the renaming
     assert ended["left"] == []
 
 

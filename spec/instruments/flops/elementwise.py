@@ -58,11 +58,7 @@ ONE = (
 )
 # More than one, by their definitions.
 SEVERAL = {
-    "addcdiv": 2,  # x + a / b
-    "addcmul": 2,  # x + a · b
-    "elu_backward": None,  # what it costs depends on each number's sign
     "frac": 2,  # x − trunc(x)
-    "gelu": None,  # below: it depends on the approximation
     "hardtanh": 2,  # min(max(x, low), high)
     "leaky_relu": 1,  # slope · x, and a selection
     "leaky_relu_backward": 1,
@@ -80,12 +76,16 @@ COMPLEX = {"add": 2, "sub": 2, "rsub": 2, "mul": 6}
 Each = Callable[..., int]
 
 
+def _scaled(factor: Any) -> bool:
+    return not (isinstance(factor, int | float) and factor == 1)
+
+
 def _each(name: str) -> Each | None:
     """Return what gives the FLOPs per element of an elementwise operator, from its arguments."""
-    if name in {"add", "sub", "rsub"}:
-        return lambda *args, alpha=1, **_: 2 if alpha != 1 else 1
-    if name in {"addcdiv", "addcmul"}:
-        return lambda *args, value=1, **_: 3 if value != 1 else 2
+    if name in {"add", "sub", "rsub"}:  # x + alpha · y
+        return lambda *args, alpha=1, **_: 1 + _scaled(args[2] if len(args) > 2 else alpha)
+    if name in {"addcdiv", "addcmul"}:  # x + value · a · b
+        return lambda *args, value=1, **_: 2 + _scaled(args[3] if len(args) > 3 else value)
     if name == "clamp":
         return lambda x, low=None, high=None, **named: sum(
             bound is not None for bound in (low, high, named.get("min"), named.get("max"))

@@ -31,12 +31,14 @@ Formula = Callable[..., Flops | None]
 
 
 def tensors(values: Iterable[Any]) -> Iterable[Tensor]:
-    """Return the tensors among an operator's arguments, those in lists too."""
+    """Return the tensors among an operator's arguments, those in lists and dictionaries too."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, list | tuple):
             yield from tensors(value)
+        elif isinstance(value, dict):
+            yield from tensors(value.values())
 
 
 def is_real_or_complex(tensor: Tensor) -> bool:

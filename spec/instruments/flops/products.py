@@ -225,7 +225,7 @@ _BY_NAME: dict[Formula, str] = {
     trilinear: "_trilinear",
     convolution: "cudnn_convolution mkldnn_convolution miopen_convolution miopen_depthwise_convolution "
     "_slow_conv2d_forward slow_conv3d_forward slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d "
-    "conv_depthwise3d _nnpack_spatial_convolution _mps_convolution",
+    "conv_depthwise3d _nnpack_spatial_convolution",
     convolution_transposed: "cudnn_convolution_transpose miopen_convolution_transpose slow_conv_transpose2d "
     "slow_conv_transpose3d",
     convolution_either: "convolution _convolution convolution_overrideable",

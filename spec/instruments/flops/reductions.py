@@ -147,9 +147,9 @@ def likelihood_loss_backward(
     return Flops(elementwise=target.numel() * ((weight is not None) + (reduction == 1)))
 
 
-def dropout(result: tuple[Tensor, Tensor], x: Tensor, *_: Any) -> Flops:
-    """Cost of x · mask · scale."""
-    return Flops(elementwise=2 * x.numel())
+def dropout(_: Any, x: Tensor, probability: float, train: bool | None = True) -> Flops:
+    """Cost of x · mask · scale, in training."""
+    return NOTHING if train is False else Flops(elementwise=2 * x.numel())
 
 
 def embedding_backward(
@@ -163,7 +163,7 @@ def adding_at(result: Tensor, x: Tensor, dim: int, index: Tensor, source: Any, *
     """Cost of index_add and scatter_add: one for each number added."""
     if not _real(result) or not isinstance(source, Tensor):
         return NOTHING if not is_real_or_complex(result) else None
-    added = source.numel() if source.shape != index.shape or not index.ndim else index.numel()
+    added = index.numel() if index.ndim == source.ndim else source.numel()  # an index for each, or for each row
     return Flops(elementwise=added * (2 if alpha != 1 else 1))
 
 
@@ -213,7 +213,7 @@ _BY_NAME: dict[Formula, str] = {
     variance(True): "std std_mean",
     vector_norm: "linalg_vector_norm norm",
     norms: "_foreach_norm",
-    cumulative: "cumsum cumprod cummax cummin",
+    cumulative: "cumsum cumprod",
     log_sum_exp: "logsumexp",
     softmax: "_softmax _safe_softmax",
     log_softmax: "_log_softmax",
@@ -225,7 +225,7 @@ _BY_NAME: dict[Formula, str] = {
     square_loss_backward: "mse_loss_backward",
     likelihood_loss: "nll_loss_forward nll_loss2d_forward",
     likelihood_loss_backward: "nll_loss_backward nll_loss2d_backward",
-    dropout: "native_dropout _fused_dropout",
+    dropout: "native_dropout",
     embedding_backward: "embedding_dense_backward",
     adding_at: "index_add scatter_add",
     putting: "index_put _index_put_impl _unsafe_index_put",
