@@ -1,13 +1,11 @@
-"""The counter's formulas of kernels that this machine cannot run; every operator of torch's that may be a product."""
-
-import re
+"""The counter's formulas of kernels that a CPU does not run, from the shapes of their arguments."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from spec.instruments.flops import FlopCounter, counter, elementwise
+from spec.instruments.flops import FlopCounter, Flops
 from spec.instruments.flops.fused import pairs
 from tests.kit import flop_loops as loops
 from tests.kit.flop_cases import values
@@ -126,6 +124,82 @@ def test_recurrent_kernels_of_accelerators():
     assert counter.flop_counts["Global"][torch.ops.aten._cudnn_rnn, "bias"] == tally.counts["bias"]
 
 
+CONVOLUTIONS = (
+    "_conv_depthwise2d _slow_conv2d_forward cudnn_convolution miopen_convolution miopen_depthwise_convolution "
+    "mkldnn_convolution slow_conv_dilated2d _nnpack_spatial_convolution cudnn_convolution_relu "
+    "miopen_convolution_relu"
+)
+TRANSPOSED = "cudnn_convolution_transpose miopen_convolution_transpose slow_conv_transpose2d"
+
+
+@pytest.mark.parametrize("name", [*CONVOLUTIONS.split(), *TRANSPOSED.split()])
+def test_convolutions_by_other_names(name):
+    shape = (4, 3, 3, 2) if "transpose" in name else (6, 2, 3, 2)  # in 2 groups
+    x, weight, tally = values(2, 4, 5, 6), values(*shape), loops.Tally()
+    run = loops.convolution_transposed if "transpose" in name else loops.convolution
+    result = torch.empty(run(tally, tally.numbers(x), tally.numbers(weight), groups=2).shape)
+    packet = getattr(torch.ops.aten, name)
+    for bias in (None, values(6)):
+        if bias is None or "Tensor? bias" in str(packet.default._schema):
+            each = FlopCounter()
+            args = arguments(packet, self=x, input=x, weight=weight, bias=bias)
+            assert each.flop_registry[packet](*args, out_val=result) == tally.counts["matmul"]
+            added = each.flop_counts["Global"][packet, "bias"]
+            assert added == (0 if bias is None else result.numel())
+
+
+def test_gradients_of_convolutions_by_other_names():
+    x, weight, tally = values(2, 4, 5, 6), values(6, 4, 3, 2), loops.Tally()
+    gradient = torch.ones(2, 6, 3, 5)
+    for gradients_of in (loops.input_gradient, loops.weight_gradient):
+        gradients_of(tally, *map(tally.numbers, (gradient, x, weight)), 1)
+    for name in ("convolution_backward", "convolution_backward_overrideable", "_slow_conv2d_backward"):
+        packet = getattr(torch.ops.aten, name)
+        schema = getattr(packet, "output_mask" if "slow" in name else "default")._schema
+        known = {"input": x, "self": x, "weight": weight, "transposed": False, "output_mask": [True, True, True]}
+        args = [
+            (known | {each.name: gradient} if "grad" in each.name else known).get(each.name)
+            for each in schema.arguments
+        ]
+        each = FlopCounter()
+        assert each.flop_registry[packet](*args, out_val=None) == tally.counts["matmul"]
+        assert each.flop_counts["Global"][packet, "bias"] == 6 * (2 * 3 * 5 - 1)
+
+
+def test_a_convolution_with_time_first():
+    x, weight, bias = values(7, 2, 4), values(3, 4, 5), values(5)
+    each = counted(lambda: torch.conv_tbc(x, weight, bias))
+    assert each.flops == counted(lambda: F.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias)).flops
+    assert each.flops == Flops(2 * 2 * 5 * 5 * 4 * 3, 2 * 5 * 5)
+
+
+@pytest.mark.parametrize("name", ["linear", "mkldnn_linear"])
+def test_linear_layers_in_one_operator(name):
+    x, weight, bias, gradient = values(2, 3, 5), values(7, 5), values(7), values(2, 3, 7)
+    aten, each = torch.ops.aten, FlopCounter()
+    assert each.flop_registry[getattr(aten, name)](x, weight, bias, out_val=gradient) == 420
+    assert each.flop_counts["Global"][getattr(aten, name), "bias"] == 42
+    packet = getattr(aten, f"{name}_backward")
+    for mask, products, biased in (((True, True, True), 840, 35), ((False, True, False), 420, 0)):
+        each = FlopCounter()
+        assert each.flop_registry[packet](x, gradient, weight, mask, out_val=None) == products
+        assert each.flop_counts["Global"][packet, "bias"] == biased
+
+
+def test_products_that_are_made_where_numbers_are_stored():
+    x, w, places = values(3, 5), values(5, 7), torch.eye(3, 7).to_sparse_csr()
+    packet = torch.ops.aten.sparse_sampled_addmm
+    each = FlopCounter()
+    assert each.flop_registry[packet](places, x, w, beta=2.0, out_val=places) == 3 * 2 * 5
+    assert each.flop_counts["Global"][packet, "bias"] == 3 * 2
+
+
+def test_a_product_with_an_activation():
+    each = counted(torch._addmm_activation, values(7), values(3, 5), values(5, 7))
+    assert each.flops == Flops(210, 21)
+    assert each.uncounted == {"aten._addmm_activation (its elementwise work)": 1}
+
+
 def test_gradients_of_a_recurrent_layer():
     layer = nn.LSTM(5, 3, batch_first=True)
     x = values(2, 7, 5).requires_grad_()
@@ -160,69 +234,3 @@ GROUPED = {  # all of them 2 products of 3·5·7 terms
 def test_grouped_products(groups):
     x, w = (torch.empty(shape, device="meta") for shape in GROUPED[groups])
     assert FlopCounter().flop_registry[torch.ops.aten._grouped_mm](x, w, None, out_val=x) == 2 * 210
-
-
-# The operators that there are.
-
-PRODUCT = re.compile(
-    r"mm(_|$|\d)|matmul|conv[_\d]|convolution|linear(_|$)|attention|attn|rnn|lstm|gru|(^|_|vec)dot(_|$)|(^|_|add)mv(_|$)"
-    r"|outer|(^|_)ger(_|$)|^addr|^bilinear|trilinear$|einsum|cdist|euclid|encoder|chain|kron|multi_head|^inner|tensordot"
-    r"|combination|matrix_power|householder|ormqr|cholesky|solve|svd|(^|_)eig|lstsq|qr$|inv(_|$)|inverse$|det$|matrix_exp|_fft_"
-)
-WITHOUT = {
-    "it works until it converges, or as its library sees fit": "_cholesky_solve_helper _compute_linear_combination "
-    "_linalg_det _linalg_eigh _linalg_eigvals _linalg_slogdet _linalg_solve_ex _linalg_svd _spsolve cholesky "
-    "cholesky_inverse cholesky_solve linalg_cholesky_ex linalg_eig linalg_householder_product linalg_inv_ex "
-    "linalg_ldl_solve linalg_lstsq linalg_lu_solve linalg_matrix_exp linalg_pinv linalg_qr linalg_solve_triangular "
-    "ormqr triangular_solve _fft_c2c _fft_c2r _fft_r2c",
-    "it depends on where numbers are stored": "_sparse_sparse_matmul _sparse_mm_reduce_impl "
-    "_sparse_mm_reduce_impl_backward sspaddmm",
-    "its operands are packed, in formats of their own": "_cslt_sparse_mm _cslt_sparse_mm_search _dyn_quant_matmul_4bit "
-    "_mixed_dtypes_linear _scaled_grouped_mm _scaled_grouped_mm_v2 _sparse_semi_structured_addmm "
-    "_sparse_semi_structured_linear _sparse_semi_structured_mm _weight_int4pack_mm_with_scales_and_zeros quantized_gru "
-    "quantized_lstm _wrapped_quantized_linear_prepacked",
-    "it is elementwise, and never called but by fused cells": "_thnn_fused_gru_cell _thnn_fused_gru_cell_backward "
-    "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _cdist_backward",
-    "it is for ragged batches, or a device that no test could reach": "_cudnn_attention_backward "
-    "_cudnn_attention_forward _lstm_mps _mps_convolution_transpose _scaled_dot_product_attention_math_for_mps "
-    "_triton_multi_head_attention _triton_scaled_dot_attention cudnn_convolution_add_relu lstm_mps_backward "
-    "matmul_backward miopen_convolution_add_relu mkldnn_linear_backward_input mkldnn_linear_backward_weights "
-    "mps_convolution_backward mps_convolution_transpose_backward",
-    "it prepares weights": "_convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu "
-    "_dyn_quant_pack_4bit_weight mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight",
-}
-
-
-def operators():
-    """Return torch's own operators by name, each with its overloads."""
-    known = {}
-    for name in torch._C._dispatch_get_all_op_names():
-        namespace, _, rest = name.partition("::")
-        packet, _, overload = rest.partition(".")
-        if namespace == "aten" and not overload.endswith("out"):
-            known.setdefault(packet, []).append(getattr(getattr(torch.ops.aten, packet), overload or "default"))
-    return known
-
-
-def test_every_operator_that_is_a_product_has_a_formula_or_is_made_of_those_or_is_listed():
-    listed = {name for names in WITHOUT.values() for name in names.split()}
-    formulas, new = counter.formulas(), []
-    for name, overloads in operators().items():
-        packet = overloads[0].overloadpacket
-        if not PRODUCT.search(name) or counter.find(formulas, str(packet)) or counter.is_free(str(packet)):
-            continue
-        if all(not counter.is_whole(overload) for overload in overloads):
-            continue
-        each = FlopCounter()
-        assert packet in each.flop_registry
-        assert each.flop_registry[packet](torch.ones(2), out_val=None) == 0
-        assert each.uncounted == {str(packet): 1}
-        if name not in listed:
-            new.append(name)
-    if new:
-        pytest.skip(f"new in torch {torch.__version__}, and listed when they are called: {' '.join(new)}")
-
-
-def test_no_operator_is_both_free_and_counted():
-    both = [name for name in elementwise.FREE_NAMES if counter.find(counter.formulas(), name)]
-    assert not both

@@ -12,7 +12,7 @@ def _real(tensor: Tensor) -> bool:
 
 
 def sums(result: Tensor, x: Tensor, *_: Any, **__: Any) -> Flops:
-    """Cost of sum, prod, amax and the like: n − 1 for each result."""
+    """Cost of sum, amax and amin: n − 1 for each result."""
     if result.is_complex():
         return Flops(elementwise=2 * summed(x, result))
     return Flops(elementwise=summed(x, result)) if _real(result) else NOTHING
@@ -21,6 +21,11 @@ def sums(result: Tensor, x: Tensor, *_: Any, **__: Any) -> Flops:
 def products(result: Tensor, x: Tensor, *_: Any, **__: Any) -> Flops | None:
     """Cost of prod: n − 1 for each result."""
     return None if result.is_complex() else sums(result, x)
+
+
+def trace(result: Tensor, x: Tensor) -> Flops | None:
+    """Cost of the sum of the diagonal."""
+    return Flops(elementwise=max(min(x.shape) - 1, 0)) if _real(result) else None
 
 
 def extremes(result: Any, x: Tensor, *args: Any, **named: Any) -> Flops:
@@ -204,7 +209,8 @@ def euclidean(result: Tensor, left: Tensor, right: Tensor) -> Flops:
 
 
 _BY_NAME: dict[Formula, str] = {
-    sums: "sum nansum amax amin trace",
+    sums: "sum nansum amax amin",
+    trace: "trace",
     products: "prod",
     extremes: "max min",
     both_extremes: "aminmax",
