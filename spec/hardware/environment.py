@@ -12,7 +12,11 @@ from spec import guard
 from spec.hardware import devices, sensors
 
 PACKAGES = ("numpy", "pytest", "hypothesis", "einops", "jaxtyping", "beartype", "pytest-benchmark", "triton")
-BUILT_WITH = {"mkl": r"Math Kernel Library Version ([\d.]+)", "onednn": r"MKL-DNN v([\d.]+)", "blas": r"BLAS_INFO=(\w+)"}
+BUILT_WITH = {
+    "mkl": r"Math Kernel Library Version ([\d.]+)",
+    "onednn": r"MKL-DNN v([\d.]+)",
+    "blas": r"BLAS_INFO=(\w+)",
+}
 
 
 def receipt(implementation: str, profile: str, seed: str, chosen: list[torch.device]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ REASONS = {
     0x80: "power brake",
     0x100: "display clock",
 }
-# A device under load reaches its power cap in good health, and reports 0x8 at any change of its clock; these it does not.
+# Not the power cap, which a device under load reaches in good health, nor 0x8, which any change of its clock reports.
 SLOWED = {0x20, 0x40, 0x80}
 WATT = 1e3  # milliwatts
 

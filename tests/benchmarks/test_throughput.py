@@ -12,12 +12,11 @@ from spec.claims import throughput
 from spec.instruments import fitting, timer
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.float16)
-FULL, PROBE = (
-    {"cpu": 1024},
-    {"cpu": 128},
-)  # rows of a square product that fills the device, and of one that costs little
-LARGEST, CHEAP = 8192, 1024  # on accelerators
-SHARE = 0.1  # of the time for a measurement that one run may take
+FULL = {"cpu": 1024}  # rows of a square product that fills the device; on accelerators:
+LARGEST = 8192
+PROBE = 4  # times fewer rows tell how long it takes
+UNTIMED = 64  # rows where nothing is timed
+SHARE = 0.05  # of the time for a measurement that one run may take
 NOTES = 16384  # points of the notes' product; twice as many inputs and half as many outputs
 
 
@@ -42,10 +41,11 @@ def square(rows, dtype, device):
 
 def affordable(dtype, device, budget):
     """Return the rows of the largest square product that the memory and the time allow."""
-    probe = PROBE.get(device.type, CHEAP)
-    taken = timer.measure(square(probe, dtype, device).run, device, runs=3, warm_up=1).median
+    full = FULL.get(device.type, LARGEST)
+    probe = full // PROBE
+    taken = min(timer.measure(square(probe, dtype, device).run, device, runs=5, warm_up=1).taken)
     return fitting.affordable(
-        FULL.get(device.type, LARGEST),
+        full,
         device,
         bytes_of=lambda rows: 3 * rows**2 * dtype.itemsize,
         seconds_of=lambda rows: taken * (rows / probe) ** 3,
@@ -71,7 +71,7 @@ def test_products_reach_a_part_of_what_is_promised(evidence, meter, device):
     """The FLOP/s of a product of each dtype are more than none and no more than its dense peak, where that is known."""
     works = {}
     for dtype in DTYPES if device.type != "mps" else (*DTYPES[:2], DTYPES[3]):  # no float64
-        rows = affordable(dtype, device, meter.budget) if meter.timed else PROBE.get(device.type, CHEAP)
+        rows = affordable(dtype, device, meter.budget) if meter.timed else UNTIMED
         work = largest(lambda side, dtype=dtype: square(side, dtype, device), rows)
         works[f"{str(dtype).removeprefix('torch.')} product"] = work
     for rate in meter.rates(works, device).values():
@@ -82,7 +82,7 @@ def test_products_reach_a_part_of_what_is_promised(evidence, meter, device):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_the_notes_product_reaches_a_part_of_what_is_promised(evidence, meter, accelerator, dtype):
     """The notes' own product, 16384 × 32768 by 32768 × 8192, stays below the dense peak of its dtype."""
-    points = NOTES if meter.timed else 64
+    points = NOTES if meter.timed else UNTIMED
     work = largest(lambda points: multiply(points, 2 * points, points // 2, dtype, accelerator), points)
     rate = meter.rate(f"the notes' product in {str(dtype).removeprefix('torch.')}", work, accelerator)
     benchmarks.within_promise(evidence, rate)
