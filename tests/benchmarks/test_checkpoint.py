@@ -1,0 +1,40 @@
+"""§3.7: how fast checkpoints are saved and loaded."""
+
+import torch
+from torch import nn
+
+from spec.benchmarks import Work
+from spec.claim import verifies
+from spec.claims import checkpoint
+from spec.instruments import eager
+
+eager.without_compiler()
+
+ROWS = 2896  # of a square weight, with a momentum 64 MiB
+
+
+@verifies(checkpoint.RESUME)
+def test_a_checkpoint_is_saved_and_loaded(impl, evidence, meter, device, tmp_path):
+    """The bytes per second of a weight and its momentum, through to the disk and back, which come back as they were."""
+    rows, path = ROWS if meter.timed else 64, tmp_path / "checkpoint"
+    weight = nn.Parameter(torch.rand(rows, rows, generator=torch.Generator().manual_seed(0)).to(device))
+    model, optimizer = nn.ParameterList([weight]), torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    optimizer.state[weight]["momentum_buffer"] = weight.detach() * 2
+    before = weight.detach().clone()
+
+    def save():
+        impl.checkpoint.save(path, model, optimizer, 1)
+
+    def load():
+        return impl.checkpoint.load(path, model, optimizer)
+
+    save()
+    works = {
+        name: Work(run, bytes=2 * weight.nbytes, dtype=weight.dtype, shape=(2, rows, rows))
+        for name, run in (("a save", save), ("a load", load))
+    }
+    meter.rates(works, device, flush=False)
+    weight.data.zero_()
+    evidence.equal(load(), 1, unit="steps")
+    evidence.equal(weight.detach(), before, unit="as the weight")
+    evidence.equal(optimizer.state[weight]["momentum_buffer"], before * 2, unit="as the momentum")
