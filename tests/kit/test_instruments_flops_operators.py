@@ -54,7 +54,8 @@ WITHOUT = {
     "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _cdist_backward",
     "it is for ragged batches, or a device that no test could reach": "_cudnn_attention_backward "
     "_cudnn_attention_forward _lstm_mps _mps_convolution _mps_convolution_transpose "
-    "_scaled_dot_product_attention_math_for_mps _triton_multi_head_attention _triton_scaled_dot_attention cudnn_convolution_add_relu lstm_mps_backward "
+    "_scaled_dot_product_attention_math_for_mps _triton_multi_head_attention _triton_scaled_dot_attention "
+    "cudnn_convolution_add_relu lstm_mps_backward "
     "matmul_backward miopen_convolution_add_relu mkldnn_linear_backward_input mkldnn_linear_backward_weights "
     "mps_convolution_backward mps_convolution_transpose_backward",
     "it prepares weights": "_convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu "
