@@ -16,7 +16,7 @@ FULL = {"cpu": 1024}  # rows of a square product that fills the device; on accel
 LARGEST = 8192
 PROBE = 4  # times fewer rows tell how long it takes
 UNTIMED = 64  # rows where nothing is timed
-SHARE = 0.05  # of the time for a measurement that one run may take
+SHARE = 0.06  # of the time for a measurement that one run may take
 NOTES = 16384  # points of the notes' product; twice as many inputs and half as many outputs
 
 
@@ -43,7 +43,8 @@ def affordable(dtype, device, budget):
     """Return the rows of the largest square product that the memory and the time allow."""
     full = FULL.get(device.type, LARGEST)
     probe = full // PROBE
-    taken = min(timer.measure(square(probe, dtype, device).run, device, runs=5, warm_up=1).taken)
+    with timer.one_thread():  # several may wait for each other longer than they work
+        taken = min(timer.measure(square(probe, dtype, device).run, device, runs=5, warm_up=1).taken)
     return fitting.affordable(
         full,
         device,
