@@ -41,16 +41,16 @@ def open_tokens(path: str | Path, dtype: np.dtype[Any] | type | None = None) -> 
 
     A .npy file records its dtype in its header, whatever its name; of a raw file nobody but the caller knows it. Raises
     ValueError for a raw file without a `dtype`, for a `dtype` that a header contradicts, for a size that is no whole
-    number of items, for an empty or cut file, and for a .npy file of several dimensions or of other things than
-    integers; TypeError for a `dtype` of no integers; OSError where the file is missing or cannot be read. Each names
-    the file.
+    number of items, for an empty file, for a .npy file that is shorter or longer than its header says, and for one of
+    several dimensions or of other things than integers; TypeError for a `dtype` of no integers; OSError where the file
+    is missing or cannot be read. Each names the file.
     """
     kind = None if dtype is None else _integers(dtype)
     with open(path, "rb") as file:
         recorded = file.read(len(MAGIC)) == MAGIC
         size = os.fstat(file.fileno()).st_size
     if recorded:
-        return _open_recorded(path, kind)
+        return _open_recorded(path, kind, size)
     if kind is None:
         raise ValueError(f"{path}: a raw file does not record its dtype: name the one it was written in")
     if size == 0 or size % kind.itemsize:
@@ -73,8 +73,8 @@ def sample_batch(
     An accelerator is sent it from pinned memory, without waiting for it.
 
     Raises ValueError where the tokens are fewer than a window, for a negative size, for tokens of several dimensions,
-    and where the file behind tokens from `open_tokens` was cut or replaced since; TypeError for a size that is no
-    integer, and for tokens that are not.
+    and where the file that tokens from `open_tokens`, or a part of them, lie in was cut, replaced or written to since;
+    TypeError for a size that is no integer, and for tokens that are not.
     """
     batch_size, sequence_length = index(batch_size), index(sequence_length)
     if tokens.ndim != 1:
@@ -125,7 +125,7 @@ def _fitting(ids: Array | list[int], dtype: np.dtype[Any]) -> Array:
     return np.asarray(ids, dtype)
 
 
-def _open_recorded(path: str | Path, kind: np.dtype[Any] | None) -> np.memmap[Any, Any]:
+def _open_recorded(path: str | Path, kind: np.dtype[Any] | None, size: int) -> np.memmap[Any, Any]:
     try:
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
@@ -134,21 +134,26 @@ def _open_recorded(path: str | Path, kind: np.dtype[Any] | None) -> np.memmap[An
         raise ValueError(f"{path}: a .npy file of {tokens.dtype} in {tokens.ndim} dimensions holds no tokens")
     if kind not in (None, tokens.dtype):
         raise ValueError(f"{path}: its header says {tokens.dtype}, not {kind}")
+    if size != tokens.offset + tokens.nbytes:
+        raise ValueError(f"{path}: {size} bytes, where its header says {tokens.offset + tokens.nbytes}")
     return _identified(tokens)
 
 
 def _identified(tokens: np.memmap[Any, Any]) -> np.memmap[Any, Any]:
     """Remember which file is mapped: another can take its name, and a cut one kills the process that reads on."""
-    found = os.stat(str(tokens.filename))
-    tokens.file = (found.st_dev, found.st_ino)  # type: ignore[attr-defined]
+    tokens.file = os.stat(str(tokens.filename))  # type: ignore[attr-defined]
     return tokens
 
 
-def _check_file(tokens: Array) -> None:
-    if not isinstance(tokens, np.memmap) or not hasattr(tokens, "file"):
-        return
-    found = os.stat(str(tokens.filename))
-    if (found.st_dev, found.st_ino) != tokens.file:
+def _check_file(tokens: Any) -> None:
+    while not hasattr(tokens, "file"):  # they may be a part of what was opened
+        tokens = tokens.base
+        if not isinstance(tokens, np.ndarray):
+            return
+    then, now = tokens.file, os.stat(tokens.filename)
+    if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino):
         raise ValueError(f"{tokens.filename}: another file was put in its place since it was opened")
-    if found.st_size < tokens.offset + tokens.nbytes:
-        raise ValueError(f"{tokens.filename}: was cut to {found.st_size} bytes since it was opened")
+    if now.st_size < then.st_size:
+        raise ValueError(f"{tokens.filename}: was cut to {now.st_size} bytes since it was opened")
+    if now.st_mtime_ns != then.st_mtime_ns:
+        raise ValueError(f"{tokens.filename}: was written to since it was opened")

@@ -1,5 +1,7 @@
 """§3.4: training data that stays on disk."""
 
+import mmap
+import os
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -25,6 +27,9 @@ def folder():
     """Give a folder of this module's own."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
+
+
+SCATTERED = [place * 37 % 65 for place in range(65)]  # each 64th once, in no simple order
 
 
 def spread(dtype, places):
@@ -61,9 +66,9 @@ def offered(ids, source):
 def test_what_was_written_comes_back(impl, evidence, folder, dtype, places, source):
     """Ids of the whole range of a dtype, from any source, are the file's bytes, and the mapped array equals them."""
     ids, path = spread(dtype, places), folder / "tokens.bin"
-    impl.data.write_tokens(path, offered(ids, source), dtype)
+    impl.data.write_tokens(str(path), offered(ids, source), dtype)
     evidence.equal(path.read_bytes(), np.array(ids, dtype).tobytes(), unit="in the file")
-    tokens = impl.data.open_tokens(str(path), dtype)
+    tokens = impl.data.open_tokens(path, dtype)
     evidence.equal((isinstance(tokens, np.memmap), tokens.dtype), (True, dtype), unit="a memmap of its dtype")
     evidence.equal(tokens.tolist(), ids, unit="ids")
 
@@ -77,9 +82,9 @@ def test_a_header_is_heeded(impl, evidence, folder, name):
         dtype = np.dtype(code)
         ids = spread(dtype, range(65))
         with path.open("wb") as file:
-            np.save(file, np.array(ids, dtype))
+            np.lib.format.write_array(file, np.array(ids, dtype), version=(2, 0) if dtype.itemsize == 1 else None)
         for known in (None, dtype):
-            tokens = impl.data.open_tokens(path, known)
+            tokens = impl.data.open_tokens(str(path), known)
             evidence.equal((isinstance(tokens, np.memmap), tokens.dtype), (True, dtype), unit="a memmap of its dtype")
             evidence.equal(tokens.tolist(), ids, unit="ids", dtype=code)
 
@@ -114,10 +119,46 @@ def test_an_id_that_does_not_fit_is_refused(impl, evidence, folder, dtype):
 
 
 @verifies(data.MEMMAP)
-@pytest.mark.parametrize("wrong", [2.5, "3", None], ids=repr)
-def test_what_is_no_integer_is_refused(impl, evidence, folder, wrong):
-    """A token that is no integer raises."""
-    evidence.raises(REFUSED, lambda: impl.data.write_tokens(folder / "none", [1, wrong], np.int32))
+def test_what_holds_no_tokens_is_refused(impl, evidence, folder):
+    """A token that is no integer raises, be it a whole number, and so do a matrix of tokens and a dtype of floats."""
+    cases = [("list", [1, wrong], np.int32) for wrong in (2.5, 2.0, "3", None)]
+    cases += [("array of floats", np.array([1.0, 2.0]), np.int32), ("matrix", np.ones((2, 2), np.int32), np.int32)]
+    for source, tokens, dtype in (*cases, ("list", [1, 2], np.float32)):
+        evidence.raises(
+            REFUSED,
+            lambda tokens=tokens, dtype=dtype: impl.data.write_tokens(folder / "none", tokens, dtype),
+            tokens=tokens,
+            dtype=np.dtype(dtype),
+            source=source,
+        )
+
+
+@verifies(data.MEMMAP)
+def test_a_refused_write_leaves_everything_as_it_was(impl, evidence, folder):
+    """After thousands of ids that fit, one that does not leaves the old file, and nothing beside it."""
+    path = folder / "kept"
+    impl.data.write_tokens(path, IDS, np.uint16)
+    before, beside = path.read_bytes(), sorted(folder.iterdir())
+    many = [7] * 5000
+    for wrong, error in ((2**16, OverflowError), (-1, OverflowError), (1.5, REFUSED)):
+        sources = {"list": [*many, wrong, 1], "iterator": iter([*many, wrong, 1]), "array": np.array([*many, wrong, 1])}
+        for source, ids in sources.items():
+            evidence.raises(
+                error, lambda ids=ids: impl.data.write_tokens(path, ids, np.uint16), id=wrong, source=source
+            )
+            evidence.equal(path.read_bytes(), before, unit="in the old file", id=wrong, source=source)
+            evidence.equal(sorted(folder.iterdir()), beside, unit="in the folder", id=wrong, source=source)
+
+
+@verifies(data.MEMMAP)
+def test_many_tokens_are_written_whole(impl, evidence, folder):
+    """Of more than a million tokens of an array, and of thousands from an iterator, none is missing."""
+    path, array = folder / "many", np.full(2**20 + 3, 200, np.int64)
+    array[::7] = 3
+    for count, source in ((len(array), "array"), (20_001, "iterator")):
+        impl.data.write_tokens(path, array if source == "array" else map(int, array[:count]), np.uint8)
+        written = np.fromfile(path, np.uint8)
+        evidence.equal(torch.from_numpy(written), torch.from_numpy(array[:count]).byte(), unit="in the file")
 
 
 @verifies(data.MEMMAP)
@@ -141,9 +182,25 @@ def test_a_file_that_cannot_be_read_right_is_refused(impl, evidence, folder):
         ("an odd size", file("odd.bin", array.tobytes()[:-1]), np.int32),
         ("cut after the header", file("cut.npy", whole[:-4]), None),
         ("cut within the header", file("stub.npy", whole[:40]), None),
+        ("longer than the header says", file("long.npy", whole + whole[-4:]), None),
+        ("a matrix", file("matrix.npy", array.reshape(10, 10)), None),
+        ("floats", file("floats.npy", array.astype(np.float32)), None),
+        ("read as floats", raw, np.float32),
     ]
     for why, path, dtype in cases:
         evidence.raises(REFUSED, lambda path=path, dtype=dtype: impl.data.open_tokens(path, dtype), file=why)
+
+
+@verifies(data.MEMMAP)
+def test_a_file_of_more_than_4_gibibytes_is_mapped_whole(impl, evidence, folder):
+    """2³² + 5 tokens are all there, and the last ones are those at the end of the file."""
+    path, count = folder / "long", 2**32 + 5
+    with sparse(path, 2 * count).open("r+b") as file:
+        file.seek(-2 * len(IDS), os.SEEK_END)
+        file.write(np.array(IDS, np.uint16).tobytes())
+    tokens = impl.data.open_tokens(path, np.uint16)
+    evidence.equal(len(tokens), count, unit="tokens")
+    evidence.equal(tokens[-len(IDS) :].tolist(), IDS, unit="as the last tokens")
 
 
 @refutes(data.MEMMAP)
@@ -183,7 +240,7 @@ def test_only_what_is_touched_is_loaded(impl, evidence, folder):
 def test_a_batch_is_windows_of_the_data(impl, evidence, device, dtype, sizes, seed):
     """Each row is a window of the tokens, as int64 that an embedding takes, on the device, and a copy."""
     length, more, batch_size = sizes
-    ids = spread(dtype if dtype.itemsize < 8 else np.int64, range(length + more))  # all of them distinct
+    ids = spread(dtype if dtype.itemsize < 8 else np.int64, SCATTERED[: length + more])  # all of them distinct
     tokens = np.array(ids, dtype if min(ids) >= np.iinfo(dtype).min else np.int64)
     for held in (tokens, np.repeat(tokens, 3)[::3]):
         generator = torch.Generator().manual_seed(seed)
@@ -207,17 +264,37 @@ def test_every_window_is_equally_likely(impl, evidence, seed):
     draws, starts = 60_000, 7
     tokens = np.arange(100, 100 + starts + 4, dtype=np.uint16)
     generator = torch.Generator().manual_seed(seed)
-    share = bounds.bounded_mean((1 - 1 / starts) / starts, 1.0, draws - 1)
     rows = impl.data.sample_batch(tokens, draws, 5, generator=generator)[:, 0].numpy() - 100
     single = [int(impl.data.sample_batch(tokens, 1, 5, generator=generator)[0, 0]) - 100 for _ in range(500)]
-    coarse = bounds.bounded_mean((1 - 1 / starts) / starts, 1.0, 499)
-    for unit, found, tolerance in (
-        ("of the starts", rows, share),
-        ("of the steps from row to row", np.diff(rows) % starts, share),
-        ("of the steps from batch to batch", np.diff(single) % starts, coarse),
-    ):
-        shares = torch.from_numpy(np.bincount(found, minlength=starts) / len(found))
-        evidence.close(shares, torch.full((starts,), 1 / starts, dtype=torch.float64), tolerance=tolerance, unit=unit)
+    found = {"of the starts": rows, "of the steps from batch to batch": np.diff(single) % starts}
+    for lag in (1, 2, 3):  # of independent starts the steps, and the sums, are independent as well
+        found[f"of the steps to row {lag} from there"] = (rows[lag:] - rows[:-lag]) % starts
+        found[f"of the sums with row {lag} from there"] = (rows[lag:] + rows[:-lag]) % starts
+    predicted = torch.full((starts,), 1 / starts, dtype=torch.float64)
+    for unit, outcomes in found.items():
+        shares = torch.from_numpy(np.bincount(outcomes, minlength=starts) / len(outcomes))
+        tolerance = bounds.bounded_mean((1 - 1 / starts) / starts, 1.0, len(outcomes))
+        evidence.close(shares, predicted, tolerance=tolerance, unit=unit)
+
+
+@verifies(data.BATCHES)
+def test_no_window_of_many_is_left_out(impl, evidence):
+    """Of 2²⁵ windows odd ones are drawn as well as even ones, which a float32 number of 24 bits cannot do."""
+    tokens = np.full(2**24, 256, "<u2").view(np.uint8)  # 0 and 1 in turn
+    batch = impl.data.sample_batch(tokens, 100, 1, generator=torch.Generator().manual_seed(0))
+    evidence.equal(batch.unique().tolist(), [0, 1], unit="drawn, but for one chance in 2⁹⁹")
+
+
+@verifies(data.BATCHES)
+def test_windows_beyond_4_gibibytes_are_drawn(impl, evidence, folder):
+    """Of 2³⁴ tokens those of the third quarter are drawn too, by the kernel's account of what was read."""
+    if not pages.told():
+        pytest.skip("this kernel does not tell which pages of a mapped file are in memory")
+    tokens = np.memmap(sparse(folder / "longer", 2**34), np.uint8, mode="r")
+    tokens.base.madvise(mmap.MADV_RANDOM)  # no reading ahead, which is slow here
+    impl.data.sample_batch(tokens, 100, 2, generator=torch.Generator().manual_seed(0))
+    third = tokens[2**33 : 2**33 + 2**32]
+    evidence.at_least(pages.resident(third), 1, unit="bytes mapped there, but for one chance in (4/3)¹⁰⁰")
 
 
 @verifies(data.BATCHES)

@@ -78,10 +78,15 @@ def sample_after(path, change):
     from impl import data
 
     np.zeros(2**20, np.uint16).tofile(path)
+    os.utime(path, ns=(0, 0))  # long ago
     tokens = data.open_tokens(path, np.uint16)
+    if change.endswith("under a part"):
+        tokens = np.asarray(tokens[100:-100])[10:]
     data.sample_batch(tokens, 4, 16)
-    if change == "cut":
+    if change.startswith("cut"):
         os.truncate(path, 4096)
+    elif change == "overwritten":
+        np.ones(2**20, np.uint16).tofile(path)
     elif change == "replaced":
         np.ones(2**20, np.uint16).tofile(path + ".new")
         os.replace(path + ".new", path)
@@ -96,6 +101,8 @@ def sample_after(path, change):
     [
         ("none", "torch.Size([64, 16])"),
         ("cut", "{}: was cut to 4096 bytes since it was opened"),
+        ("cut under a part", "{}: was cut to 4096 bytes since it was opened"),
+        ("overwritten", "{}: was written to since it was opened"),
         ("replaced", "{}: another file was put in its place since it was opened"),
     ],
 )
@@ -103,6 +110,28 @@ def test_a_file_that_changed_while_open_is_refused(tmp_path, change, told):
     """A cut file would kill the process; a replaced one would silently go on being the old one."""
     path = tmp_path / "changing"
     assert processes.fresh().run(sample_after, path=str(path), change=change) == told.format(path)
+
+
+def open_as_somebody(path):
+    """Try to open a file without the rights to; return what came of it."""
+    import os
+
+    from impl import data
+
+    if os.geteuid() == 0:
+        os.seteuid(65534)  # whom nothing belongs to
+    try:
+        return str(data.open_tokens(path, "u1"))
+    except PermissionError as error:
+        return str(error)
+
+
+def test_a_file_that_may_not_be_read_is_refused_by_name(tmp_path):
+    """Permission is denied."""
+    path = tmp_path / "secret"
+    path.write_bytes(b"123")
+    path.chmod(0)
+    assert str(path) in processes.fresh().run(open_as_somebody, path=str(path))
 
 
 def anonymous():
