@@ -352,3 +352,16 @@ def test_nothing_stays_behind(impl, evidence):
         evidence.equal(y.device.type, "meta", unit="as the output's device", num_layers=num_layers)
         evidence.equal(reached, ["meta"] * (num_layers + 1), unit="as the gradients' devices", num_layers=num_layers)
         evidence.equal(tuple(y.shape), (3,), unit="as the shape", num_layers=num_layers)
+
+
+@verifies(model.DEVICE)
+def test_a_network_starts_in_torchs_default_dtype(impl, evidence):
+    """Every parameter is made in the dtype that is torch's default at that time."""
+    before = torch.get_default_dtype()
+    for dtype in (torch.float64, torch.bfloat16):
+        torch.set_default_dtype(dtype)
+        try:
+            network = impl.model.Cruncher(4, 2, generator=seeded(1))
+        finally:
+            torch.set_default_dtype(before)
+        evidence.equal({weight.dtype for weight in network.parameters()}, {dtype}, unit="as all parameters' dtype")

@@ -283,6 +283,7 @@ def test_many_normal_weights(impl, evidence, device, seed):
     """Half a million weights have unit deviation to one percent, and neither rows nor columns of a fixed length."""
     values = standardised(impl.parameters.normal(*MANY, generator=seeded(seed, device), device=device), 1.0)
     are_spread(evidence, values, torch.float32)
+    are_distributed(evidence, values[::4], torch.float32)
     some_is_off(evidence, values)
 
 
@@ -294,6 +295,7 @@ def test_many_scaled_weights(impl, evidence, device, seed):
     weights = impl.parameters.scaled_normal(*MANY, generator=seeded(seed, device), device=device)
     values = standardised(weights, 1 / math.sqrt(MANY[0]))
     are_spread(evidence, values, torch.float32)
+    are_distributed(evidence, values[::4], torch.float32)
     some_is_off(evidence, values)
 
 
@@ -361,6 +363,7 @@ def test_many_weights_truncated_at_three_deviations(impl, evidence, device, seed
     values = standardised(weights, 1 / math.sqrt(MANY[0]))
     are_cut_off(evidence, values, 3.0, torch.float32)
     are_spread(evidence, values, torch.float32, 3.0)
+    are_distributed(evidence, values[::4], torch.float32, 3.0)
     given_bound = impl.parameters.truncated_normal(3, 2, bound=3.0, generator=seeded(seed, device), device=device)
     default = impl.parameters.truncated_normal(3, 2, generator=seeded(seed, device), device=device)
     evidence.equal(default.data, given_bound.data, unit="as with a bound of 3")

@@ -461,6 +461,15 @@ class ComputesInFloat32(Cruncher):
         return super().forward(x).float()
 
 
+@mutant("impl.model.Linear", caught_by=model.DEVICE)
+class StartsInFloat32(Linear):
+    """Makes its weight in float32 whatever torch's default dtype is."""
+
+    def __init__(self, inputs, outputs, *, generator=None):
+        super().__init__(inputs, outputs, generator=generator)
+        self.weight.data = self.weight.data.float()
+
+
 # ---- right ones ----
 @twin("impl.model.Cruncher")
 class SumsInAnotherOrder(Cruncher):

@@ -194,6 +194,13 @@ def laplace(shape, generator):
 
 
 @sample("normal", one, parameters.GROWTH)
+def logistic(shape, generator):
+    """Draws from a logistic distribution, which looks much like a normal one."""
+    u = rand(*shape, generator=generator)
+    return torch.log((u + 2.0**-54) / (1 - u)) * math.sqrt(3) / math.pi
+
+
+@sample("normal", one, parameters.GROWTH)
 def one_row(shape, generator):
     """Repeats one row."""
     return randn(1, shape[1], generator=generator).repeat(shape[0], 1)
