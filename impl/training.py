@@ -37,15 +37,15 @@ def train(
     """Train a new `model.Cruncher(dim, num_layers)` by SGD, w ← w − lr·gradient, on the mean squared error.
 
     Once per step `get_batch(batch_size)` is called. It returns inputs, (batch_size, dim), and targets, (batch_size,),
-    which are moved to `device`, where the model is. The loss is the mean of (prediction − target)² over the batch; each
-    step takes the gradient of its own batch's loss alone. With 0 steps the model is as it started out, with
-    `num_layers` 0 it is the head alone.
+    which are left as they are, and moved to `device`, where the model is. The loss is the mean of (prediction −
+    target)² over the batch; each step takes the gradient of its own batch's loss alone. With 0 steps the model is as it
+    started out, with `num_layers` 0 it is the head alone.
 
     While a longer run lasts, a line on standard error shows how far it is, if that is a terminal.
 
-    Returns the losses, one per step, each from before the step, and the model. Raises ValueError for a negative size,
-    number of steps or learning rate, a batch size of 0, a learning rate that is not finite, and a batch of other shapes;
-    TypeError for a size or number of steps that is not an integer.
+    Returns the losses, one float per step, each from before the step, and the model. Raises ValueError for a negative
+    size, number of steps or learning rate, a batch size of 0, a learning rate that is not finite, and a batch of other
+    shapes; TypeError for a size or number of steps that is not an integer.
     """
     if index(batch_size) < 1 or index(steps) < 0:
         raise ValueError(f"a run takes at least one point and no less than 0 steps, not {batch_size} and {steps}")
@@ -69,14 +69,15 @@ def train(
 
 
 def _progress(steps: int, *, pause: float = 0.5) -> Callable[[list[float]], None]:
-    """Return a function that rewrites a line on a terminal, the first time after `pause` seconds, then as often."""
-    shown = time.monotonic()
+    """Return a function that rewrites a line on a terminal, at most once per `pause` seconds, and ends one it began."""
+    shown, begun = time.monotonic(), False
 
     def show(losses: list[float]) -> None:
-        nonlocal shown
-        if time.monotonic() - shown > pause and sys.stderr.isatty():
-            shown = time.monotonic()
-            end = "\n" if len(losses) == steps else ""
-            print(f"\rstep {len(losses)} of {steps}: loss {losses[-1]:.6g}", end=end, file=sys.stderr, flush=True)
+        nonlocal shown, begun
+        last = len(losses) == steps
+        if (time.monotonic() - shown > pause or (begun and last)) and sys.stderr.isatty():
+            shown, begun = time.monotonic(), True
+            line = f"\rstep {len(losses)} of {steps}: loss {losses[-1]:<12.6g}"
+            print(line, end="\n" if last else "", file=sys.stderr, flush=True)
 
     return show

@@ -183,8 +183,11 @@ few_layers = st.integers(0, 5)
 
 # ---- optimizer ----
 # What an optimizer is given besides its parameters; nothing stands for lr = 0.01 and ε = 1e-5.
+steppers = st.sampled_from(("SGD", "AdaGrad"))
 yes_or_no = st.booleans()
 exponents = st.floats(-6, 6)
+precise_dtypes = st.sampled_from((torch.float32, torch.float64))
+parameter_shapes = st.sampled_from([((), (4, 5)), ((7,), (2, 1, 3)), ((0, 3), (3,)), ((1, 6), (5, 1)), ((2, 2, 2, 2),)])
 adaptive_options = st.sampled_from(
     ({}, {}, {"lr": 0.3}, {"eps": 1e-3}, {"lr": 1, "eps": 1e-8}, {"lr": 0.1, "eps": 1.0}, {"lr": 0.001, "eps": 1e-5})
 )
@@ -193,7 +196,8 @@ adaptive_options = st.sampled_from(
 three_counts = st.tuples(*[st.integers(0, 3)] * 3)
 
 # ---- training ----
-rates_of_descent = st.sampled_from((0.001, 0.004, 0.01))
+rates_of_descent = st.sampled_from((0.0005, 0.0004, 0.0002))  # at which a step can be undone: bounds.magnified
+up_to_two = st.integers(0, 2)
 
 # ---- data ----
 token_dtypes = st.sampled_from([np.dtype(code) for code in "u2 u1 i1 i2 i4 u4 >u2 >i4 i8 u8".split()])
