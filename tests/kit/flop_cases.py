@@ -169,6 +169,25 @@ def _(tally, w, v):
     return [matmul(tally, w.T, v[:, None])[:, 0]]
 
 
+@case("sparse @ vector", lambda w, v: w.T.to_sparse() @ v, of(W, (5,)))
+def _(tally, w, v):
+    return [matmul(tally, w.T, v[:, None])[:, 0]]
+
+
+@case(
+    "sparse @ dense, half of it stored",
+    lambda x, w: torch.sparse.mm(x.relu().to_sparse(), w),
+    of(X, W),
+    lines=("matmul",),
+)
+def _(tally, x, w):
+    result = tally.zeros(3, 7)
+    for i, j, k in np.ndindex(3, 7, 5):
+        if x[i, k].value > 0:
+            result[i, j] = result[i, j] + x[i, k] * w[k, j]
+    return [result]
+
+
 @case("vector @ matrix", lambda v, w: v @ w, of((5,), W))
 def _(tally, v, w):
     return [matmul(tally, v[None], w)[0]]

@@ -4,6 +4,7 @@ import resource
 import time
 import warnings
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from spec.instruments.flops import FlopCounter, Flops
+from spec.instruments.scalars import count_operations
+from tests.kit import flop_loops as loops
 from tests.kit.flop_cases import values
 from tests.kit.flop_table import CASES, judge, main
 
@@ -29,6 +32,13 @@ def test_it_counts_what_loops_count(case):
     row = judge(case)
     assert row.same, "the loops compute something else than the program"
     assert row.agrees, (row.expected, row.counter.flops)
+
+
+def test_the_loops_count_as_the_scalars_do():
+    x, w, tally = values(3, 5), values(5, 7), loops.Tally()
+    loops.matmul(tally, tally.numbers(x), tally.numbers(w))
+    scalars = count_operations(np.matmul, x.tolist(), w.tolist())
+    assert tally.counts["matmul"] == scalars.total + 3 * 7  # what is added to nothing
 
 
 def test_there_are_many_cases():

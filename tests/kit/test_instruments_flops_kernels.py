@@ -222,6 +222,40 @@ def test_products_of_low_precision():
     assert list(counter.uncounted.values()) == [1, 1]
 
 
+@pytest.mark.skipif(not hasattr(torch.ops.aten, "_scaled_mm_v2"), reason="this torch has no _scaled_mm_v2")
+@pytest.mark.parametrize("biased", [False, True])
+def test_products_scaled_in_blocks(biased):
+    x, w, result = torch.empty(3, 5), torch.empty(5, 7), torch.empty(3, 7)
+    packet = torch.ops.aten._scaled_mm_v2
+    args = {"self": x, "mat2": w, "scale_a": [x], "scale_b": [x], "bias": result[0] if biased else None}
+    each = FlopCounter()
+    assert each.flop_registry[packet](*arguments(packet, **args), out_val=result) == 210
+    assert each.flop_counts["Global"][packet, "bias"] == 21 * biased
+    if hasattr(torch, "float4_e2m1fn_x2"):  # two numbers to a byte: 10 of them are multiplied
+        args["self"] = torch.empty(3, 5, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+        assert each.flop_registry[packet](*arguments(packet, **args), out_val=result) == 420
+
+
+def test_products_with_packed_weights():
+    x, result = torch.empty(3, 8), torch.empty(3, 7)
+    each = FlopCounter()
+    for name in ("_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu"):
+        packet = getattr(torch.ops.aten, name)
+        packed, scales = torch.empty(1, 1, 1, 1), torch.empty(1, 7, 2)
+        args = arguments(packet, self=x, mat2=packed, qGroupSize=8, qScaleAndZeros=scales)
+        assert each.flop_registry[packet](*args, out_val=result) == 2 * 3 * 8 * 7
+        assert not each.flop_counts["Global"][packet, "bias"]
+
+
+def test_products_of_lists():
+    each, aten = FlopCounter(), torch.ops.aten
+    if not hasattr(aten, "_foreach_mm"):
+        pytest.skip("this torch has no _foreach_mm")
+    left, right = [values(3, 5), values(2, 3)], [values(5, 7), values(3, 2)]
+    result = [a @ b for a, b in zip(left, right, strict=True)]
+    assert each.flop_registry[aten._foreach_mm](left, right, out_val=result) == 210 + 24
+
+
 GROUPED = {  # all of them 2 products of 3·5·7 terms
     "rows": ((6, 5), (2, 5, 7)),
     "columns": ((2, 3, 5), (5, 14)),

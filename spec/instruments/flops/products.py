@@ -103,10 +103,9 @@ def multiply_groups(result: Tensor, left: Tensor, right: Tensor, offsets: Any = 
     return of_products(terms, left, bias=0 if bias is None else result.numel())
 
 
-def multiply_each(result: Sequence[Tensor], left: Sequence[Tensor], right: Sequence[Tensor]) -> Flops | None:
+def multiply_each(result: Sequence[Tensor], left: Sequence[Tensor], right: Sequence[Tensor]) -> Flops:
     """Cost of _foreach_mm."""
-    costs = [multiply(*each) for each in zip(result, left, right, strict=True)]
-    return None if None in costs else Flops(*map(sum, zip(*costs, strict=True)))
+    return of_products(sum(a.numel() * b.shape[-1] for a, b in zip(left, right, strict=True)), left[0])
 
 
 def dot(result: Tensor, left: Tensor, right: Tensor, **_: Any) -> Flops:
