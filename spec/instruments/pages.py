@@ -1,12 +1,15 @@
 """Which pages of a mapped file are in memory, by the kernel's own account of this process."""
 
 import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 PAGEMAP = Path("/proc/self/pagemap")  # a 64-bit word per page: https://docs.kernel.org/admin-guide/mm/pagemap.html
+STATUS = Path("/proc/self/status")
 PRESENT = np.uint64(1 << 63)
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 USUAL = 2**21  # bytes of a huge page where pages have 4096
@@ -35,3 +38,24 @@ def around() -> int:
         return int(HUGE.read_text())
     except (OSError, ValueError):
         return USUAL
+
+
+@contextmanager
+def little_memory(limit: int) -> Iterator[None]:
+    """Refuse this process more than `limit` further bytes of its own, which mapped files are not, where Linux can."""
+    try:
+        import resource
+
+        own = (
+            next(int(line.split()[1]) for line in STATUS.read_text().splitlines() if line.startswith("VmData:")) * 1024
+        )
+    except (ImportError, OSError, StopIteration):
+        yield
+        return
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    lower = own + limit if most == resource.RLIM_INFINITY else min(own + limit, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (lower, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))

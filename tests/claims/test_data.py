@@ -19,6 +19,7 @@ from spec.instruments import pages
 from spec.streams import kept
 
 REFUSED = (ValueError, TypeError, OSError, EOFError, OverflowError)
+MUCH = 2**30  # bytes that no implementation needs to open a file, or for a small batch
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
@@ -158,7 +159,8 @@ def test_many_tokens_are_written_whole(impl, evidence, folder):
     for count, source in ((len(array), "array"), (20_001, "iterator")):
         impl.data.write_tokens(path, array if source == "array" else map(int, array[:count]), np.uint8)
         written = np.fromfile(path, np.uint8)
-        evidence.equal(torch.from_numpy(written), torch.from_numpy(array[:count]).byte(), unit="in the file")
+        evidence.equal(len(written), count, unit="tokens", source=source)
+        evidence.equal(int(np.count_nonzero(written != array[:count])), 0, unit="wrong tokens", source=source)
 
 
 @verifies(data.MEMMAP)
@@ -193,12 +195,13 @@ def test_a_file_that_cannot_be_read_right_is_refused(impl, evidence, folder):
 
 @verifies(data.MEMMAP)
 def test_a_file_of_more_than_4_gibibytes_is_mapped_whole(impl, evidence, folder):
-    """2³² + 5 tokens are all there, and the last ones are those at the end of the file."""
-    path, count = folder / "long", 2**32 + 5
+    """2³¹ + 5 tokens of 2 bytes are all there, and the last ones are those at the end of the file."""
+    path, count = folder / "long", 2**31 + 5
     with sparse(path, 2 * count).open("r+b") as file:
         file.seek(-2 * len(IDS), os.SEEK_END)
         file.write(np.array(IDS, np.uint16).tobytes())
-    tokens = impl.data.open_tokens(path, np.uint16)
+    with pages.little_memory(MUCH):
+        tokens = impl.data.open_tokens(path, np.uint16)
     evidence.equal(len(tokens), count, unit="tokens")
     evidence.equal(tokens[-len(IDS) :].tolist(), IDS, unit="as the last tokens")
 
@@ -287,14 +290,28 @@ def test_no_window_of_many_is_left_out(impl, evidence):
 
 @verifies(data.BATCHES)
 def test_windows_beyond_4_gibibytes_are_drawn(impl, evidence, folder):
-    """Of 2³⁴ tokens those of the third quarter are drawn too, by the kernel's account of what was read."""
+    """Of 6 GiB of tokens those of the second third and of the last one are drawn, by the kernel's account."""
     if not pages.told():
         pytest.skip("this kernel does not tell which pages of a mapped file are in memory")
-    tokens = np.memmap(sparse(folder / "longer", 2**34), np.uint8, mode="r")
+    tokens = np.memmap(sparse(folder / "longer", 3 * 2**31), np.uint8, mode="r")
     tokens.base.madvise(mmap.MADV_RANDOM)  # no reading ahead, which is slow here
-    impl.data.sample_batch(tokens, 100, 2, generator=torch.Generator().manual_seed(0))
-    third = tokens[2**33 : 2**33 + 2**32]
-    evidence.at_least(pages.resident(third), 1, unit="bytes mapped there, but for one chance in (4/3)¹⁰⁰")
+    with pages.little_memory(MUCH):
+        impl.data.sample_batch(tokens, 60, 2, generator=torch.Generator().manual_seed(0))
+    for third in (1, 2):
+        touched = pages.resident(tokens[third * 2**31 : (third + 1) * 2**31])
+        evidence.at_least(touched, 1, unit="bytes mapped there, but for one chance in 1.5⁶⁰", third=third)
+
+
+@verifies(data.BATCHES)
+def test_ids_of_the_whole_range_arrive(impl, evidence, device):
+    """From the least id of a dtype to the largest one that int64 has, each is what it was."""
+    for code in ("u2", "u1", "i1", "i2", "i4", "u4", ">u2", ">i4", "i8", "u8"):
+        ids = [id for id in spread(np.dtype(code), SCATTERED) if id < 2**63]
+        tokens, generator = np.array(ids, code), torch.Generator().manual_seed(0)
+        batch = impl.data.sample_batch(tokens, 100, 4, generator=generator, device=device)
+        starts = [ids.index(id) if id in ids[:-3] else 0 for id in batch[:, 0].tolist()]
+        predicted = torch.tensor([ids[start : start + 4] for start in starts])
+        evidence.equal(batch.cpu(), predicted, unit="as the windows", tokens=code)
 
 
 @verifies(data.BATCHES)

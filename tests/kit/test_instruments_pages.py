@@ -36,7 +36,7 @@ def test_it_agrees_with_smaps(tmp_path, touched):
 
 def test_anonymous_memory_counts_once_it_is_written():
     """Pages of a fresh array are there from the first write on."""
-    array = np.empty(2**22, np.uint8)
+    array = np.frombuffer(mmap.mmap(-1, 2**22), np.uint8)  # what malloc gives may have been written before
     before = pages.resident(array)
     array[:] = 1
     assert pages.resident(array) >= array.nbytes > before
@@ -54,3 +54,13 @@ def test_without_the_page_map_it_says_so(monkeypatch):
     assert not pages.told()
     monkeypatch.setattr(pages, "HUGE", Path("/nowhere"))
     assert pages.around() == 2**21
+
+
+def test_memory_is_refused_beyond_the_limit():
+    """A mapped file of any size is not memory of one's own; once out of it, the limit is gone."""
+    with pages.little_memory(2**26):
+        mapping = mmap.mmap(-1, 2**30, prot=mmap.PROT_READ)
+        with pytest.raises(MemoryError):
+            np.zeros(2**30, np.uint8)
+        assert np.zeros(2**20, np.uint8).nbytes == 2**20
+    assert np.zeros(2**30, np.uint8).nbytes == len(mapping)
