@@ -1,5 +1,6 @@
 """Matrix products under control: each is counted, and takes as long as it is told to."""
 
+import statistics
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ class Pace(TorchFunctionMode):
         super().__init__()
         self.seconds = seconds
         self.results: list[tuple[int, torch.dtype]] = []  # of the products so far: how many values, of which dtype
+        self.taken: list[float] = []  # the seconds of each, which a sleep may exceed
 
     @property
     def products(self) -> int:
@@ -33,13 +35,19 @@ class Pace(TorchFunctionMode):
         """Return how many of the products had so many values of that dtype."""
         return self.results.count((values, dtype))
 
+    def slowest(self, number: int) -> float:
+        """Return the mean seconds of so many products, those that took longest."""
+        return statistics.fmean(sorted(self.taken)[-number:] or [0.0])
+
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        start = time.perf_counter()
         result = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in PRODUCTS:
             delay = self.seconds[self.products % len(self.seconds)]
             self.results.append((result.numel(), result.dtype))
             if delay:
                 time.sleep(delay)
+            self.taken.append(time.perf_counter() - start)
         return result
