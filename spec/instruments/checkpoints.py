@@ -18,6 +18,8 @@ from torch import nn
 
 from spec.instruments import interruption
 
+HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # accelerators, which a fork cannot go on using
+
 
 def saving_and_loading(work: str, arguments: dict[str, object]) -> object:
     """Do one of this module's works in a fresh process, on one thread: more would wait for each other."""
@@ -96,6 +98,7 @@ def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, An
 
     Also what lay in the folder after one more save, and the order in which a save synchronises and renames.
     """
+    os.environ |= HIDDEN
     module = importlib.import_module(f"{package}.checkpoint")
     path = f"{folder}/checkpoint"
 
@@ -124,7 +127,9 @@ def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, An
     save(0)()
     begun = interruption.moments(save(1))
     kills: list[Any] = [(interruption.kill_at, moment, name) for moment, name in enumerate(begun)][-last:]
-    took = sorted(interruption.duration(save(1)) for _ in range(3))[1]
+    took = sorted(interruption.duration(save(number)) for number in (1, 0, 1))[1]
+    if found(0, 1)[0] != "the new one":
+        raise RuntimeError("a fork of a process that has saved cannot save")
     kills += [(interruption.kill_after, took * 1.25 * (n + 0.5) / timed, "a while") for n in range(timed)]
     told, before = [], 1
     for number, (kill, moment, name) in enumerate(kills, 2):
@@ -139,6 +144,7 @@ def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, An
 
 def fill_the_disk(package: str, folder: str, parts: int) -> list[str]:
     """Save where no file can grow beyond a part of what it takes: what became of the save, the file and the folder."""
+    os.environ |= HIDDEN
     module = importlib.import_module(f"{package}.checkpoint")
     path = f"{folder}/checkpoint"
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write that is too long then fails as on a full disk

@@ -10,7 +10,7 @@ from spec.instruments import eager
 
 eager.without_compiler()
 
-ROWS = 2896  # of a square weight, with a momentum 64 MiB
+ROWS = 1448  # of a square weight, with its momentum 16 MiB
 
 
 @verifies(checkpoint.RESUME)

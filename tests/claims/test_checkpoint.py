@@ -100,7 +100,9 @@ def everything(model, optimizer):
     tensors = {name: value.clone() for name, value in model.state_dict().items()}
     for number, of_one in state.items():
         tensors |= {f"{number}.{name}": torch.as_tensor(value).clone() for name, value in of_one.items()}
-    return tensors, repr(options)
+    flags = [("trains", module.training) for module in model.modules()]
+    flags += [("requires grad", parameter.requires_grad) for parameter in model.parameters()]
+    return tensors, repr((options, flags))
 
 
 def same(evidence, model, optimizer, before, unit):
@@ -175,9 +177,11 @@ def test_loading_restores_what_was_saved_in_place(impl, evidence, optimizer, tmp
     """Whatever became of them since, model and optimizer hold what they held, in the same objects, each time."""
     path = tmp_path / "checkpoint"
     model, made = network(1, optimizer)
-    before = everything(model, made)
+    before, gradients = everything(model, made), [parameter.grad.clone() for parameter in model.parameters()]
     impl.checkpoint.save(path, model, made, 7)
     same(evidence, model, made, before, "after the save")
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        evidence.equal(parameter.grad, gradient, unit="as the gradient after the save")
     for target in (model, network(5, optimizer)[0]):
         to = made if target is model else getattr(torch.optim, optimizer)(target.parameters(), lr=0.5)
         for attempt in ("first", "second"):
@@ -195,6 +199,33 @@ def test_loading_restores_what_was_saved_in_place(impl, evidence, optimizer, tmp
             evidence.equal(held == objects, True, unit="(the optimizer's parameters are the model's)")
             tied = "tied" if target[0].weight is target[1].weight else "apart"
             evidence.equal(tied, "tied", unit="weights")
+
+
+@verifies(checkpoint.RESUME)
+def test_a_checkpoint_from_before_the_first_step_has_no_state(impl, evidence, tmp_path):
+    """Loaded into an optimizer that has made steps, it leaves none of their state."""
+    model, made = network(1)
+    impl.checkpoint.save(tmp_path / "checkpoint", model, torch.optim.Adam(model.parameters(), lr=0.5), 0)
+    with guard.watched():
+        impl.checkpoint.load(tmp_path / "checkpoint", model, made)
+    evidence.equal(made.state_dict()["state"], {}, unit="as the optimizer's state")
+    evidence.equal(made.param_groups[0]["lr"], 0.5, unit="as the learning rate")
+
+
+@pytest.fixture
+def working_folder(tmp_path, monkeypatch):
+    """Work in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
+@verifies(checkpoint.RESUME)
+@pytest.mark.usefixtures("working_folder")
+def test_a_path_may_be_a_mere_name(impl, evidence):
+    """A name without a folder is one in the working folder."""
+    impl.checkpoint.save("checkpoint", *network(1), 3)
+    with guard.watched():
+        evidence.equal(impl.checkpoint.load(Path("checkpoint"), *network(2)), 3, unit="steps")
+    evidence.equal([path.name for path in Path().iterdir()], ["checkpoint"], unit="in the folder")
 
 
 @verifies(checkpoint.RESUME)

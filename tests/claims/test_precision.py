@@ -128,6 +128,8 @@ def test_updates_that_the_low_dtype_would_lose_are_kept(impl, evidence, device, 
     loss, *gradients = exact_step(layer, x, y)
     lr = 2.0**-12  # of 1 and more, bfloat16 keeps 2⁻⁷
     predicted = [p.detach().double() - lr * g for p, g in zip(layer.parameters(), gradients, strict=True)]
+    if seed % 3 == 0:
+        x, y = x[None], y[None]  # more dimensions
     given_x, given_y, outputs = x.clone(), y.clone(), []
     layer.register_forward_hook(lambda module, inputs, output: outputs.append(output))
     for parameter in layer.parameters():
@@ -231,20 +233,20 @@ def two_layers(x, y, parameters, dtype):
 def test_each_step_sees_the_weights_of_the_one_before(impl, evidence, device, seed, sizes, dtype, scale):
     """The second step's loss is that of the first one's weights, exactly, and so is its update."""
     layer, x, y = exact_problem(seed, sizes, device)
-    optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=0.0), scaler_of(scale, device)
-    for number in range(3):
+    optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=0.5), scaler_of(scale, device)
+    first = None
+    for number in range(2):
         loss, *gradients = exact_step(layer, x, y)
-        optimizer.param_groups[0]["lr"] = 0.5 if number else 0.0
-        predicted = [
-            p.detach().double() - 0.5 * bool(number) * g for p, g in zip(layer.parameters(), gradients, strict=True)
-        ]
+        predicted = [p.detach().double() - 0.5 * g for p, g in zip(layer.parameters(), gradients, strict=True)]
         measured = impl.precision.mixed_precision_step(layer, optimizer, x, y, dtype=dtype, scaler=scaler)
         evidence.equal(measured, loss.float(), unit="as the loss", step=number)
         for name, parameter, value in zip(("weight", "bias"), layer.parameters(), predicted, strict=True):
             evidence.equal(parameter.detach(), value.float(), unit=f"as the {name}", step=number)
+        first = first or (measured, loss.float())
         with torch.no_grad():  # small integers again, other ones
             for parameter in layer.parameters():
                 parameter.copy_(parameter.round().remainder(5) - 2)
+    evidence.equal(*first, unit="as the first loss afterwards")
 
 
 @verifies(precision.AUTOCAST)
@@ -266,7 +268,8 @@ def test_one_autocast_around_a_loop_reuses_stale_casts(evidence, device):
 @verifies(precision.AUTOCAST)
 def test_parameters_without_a_gradient_stay(impl, evidence, device):
     """Of a frozen and of an unused parameter nothing changes, with clipping and scaling too."""
-    for options in ({}, {"max_norm": 1.0}, {"max_norm": 1.0, "scaler": scaler_of(8.0, device)}):
+    scalers = scaler_of(8.0, device), torch.amp.GradScaler(device.type, enabled=False)
+    for options in ({}, {"max_norm": 1.0}, *({"max_norm": 1.0, "scaler": scaler} for scaler in scalers)):
         layer, x, y = exact_problem(4, (4, 3, 2), device)
         layer.weight.requires_grad_(False)
         layer.unused = nn.Parameter(torch.ones(2, device=device))
@@ -317,6 +320,19 @@ def test_an_overflow_skips_the_step_and_lowers_the_scale(impl, evidence, device)
             evidence.equal(loss.item(), 1, unit="as the loss", max_norm=max_norm)
         evidence.equal(scaler.get_scale(), 2.0**14, unit="as the scale in the end", max_norm=max_norm)
         evidence.equal(layer.weight.item(), 0.5, unit="as the weight in the end", max_norm=max_norm)
+
+
+@verifies(precision.SCALING)
+def test_an_infinite_prediction_skips_the_step_too(impl, evidence, device):
+    """What is infinite in float16 gives an infinite loss; weights stay, and the scale halves."""
+    for max_norm in (None, 1.0):
+        layer, x = linear(torch.full((1, 1), 300.0, device=device)), torch.full((1, 1), 300.0, device=device)
+        optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=1.0), scaler_of(8.0, device)
+        step = partial(impl.precision.mixed_precision_step, layer, optimizer, x, x, dtype=torch.float16)
+        loss = step(scaler=scaler, max_norm=max_norm)
+        evidence.equal(loss.item(), math.inf, unit="as the loss", max_norm=max_norm)
+        evidence.equal(layer.weight.item(), 300, unit="as the weight", max_norm=max_norm)
+        evidence.equal(scaler.get_scale(), 4, unit="as the scale", max_norm=max_norm)
 
 
 @verifies(precision.SCALING)

@@ -219,6 +219,51 @@ def saves_numpys_arrays(path, model, optimizer, step):
         save(path, model, optimizer, step)
 
 
+@mutant("impl.checkpoint.save", caught_by=checkpoint.RESUME)
+def stops_training(path, model, optimizer, step):
+    """Leaves the model in evaluation mode."""
+    save(path, model.eval(), optimizer, step)
+
+
+@mutant("impl.checkpoint.save", caught_by=checkpoint.RESUME)
+def clears_the_gradients(path, model, optimizer, step):
+    """Drops the gradients for the sake of memory."""
+    save(path, model, optimizer, step)
+    optimizer.zero_grad()
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def keeps_state_that_is_not_in_the_file(path, model, optimizer):
+    """Adds what was saved to the state that there is."""
+    before = dict(optimizer.state)
+    step = load(path, model, optimizer)
+    for parameter, state in before.items():
+        optimizer.state[parameter] = state | optimizer.state.get(parameter, {})
+    return step
+
+
+@mutant("impl.checkpoint.save", caught_by=checkpoint.RESUME)
+def puts_mere_names_elsewhere(path, model, optimizer, step):
+    """Saves a name without a folder among the temporary files."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(Path(folder, path), model, optimizer, step)
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME, value=True)
+def keeps_what_it_has_read():
+    """Hands the same tensors out again, which training has changed meanwhile."""
+    files = functools.cache(lambda path, _: read(path))
+    right._read = lambda path: files(path, path.stat().st_mtime_ns)
+
+    def loaded(path, model, optimizer):
+        step = load(path, model, optimizer)
+        for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+            optimizer.state[parameter] |= right._read(Path(path))["optimizer"]["state"].get(number, {})
+        return step
+
+    return loaded
+
+
 # ---- what does not match ----
 @mutant("impl.checkpoint._compare", caught_by=checkpoint.RESUME)
 def leaves_it_to_torch(path, state, model, optimizer):

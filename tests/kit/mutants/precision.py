@@ -342,6 +342,25 @@ def exponent(tensor):
     return tensor.detach().abs().clamp(min=1e-9).log2().floor().exp2()
 
 
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.AUTOCAST, value=True)
+def returns_one_tensor_each_time():
+    """Writes every loss into the tensor that it has returned before."""
+    kept = {}
+
+    def reusing(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+        loss = step(model, optimizer, x, y, dtype=dtype, scaler=scaler, max_norm=max_norm)
+        return kept.setdefault(loss.device, loss).copy_(loss)
+
+    return reusing
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.FORWARD_ONLY)
+def takes_the_mean_over_points_only(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Divides the sum of squares by the first size of the batch."""
+    loss = forward(model, x, y, dtype) * y.numel() / y.shape[0]
+    return finish(optimizer, loss, scaler, max_norm, x.device.type)
+
+
 # ---- scaling ----
 @mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
 def does_not_scale(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
