@@ -39,7 +39,7 @@ def train(
     Once per step `get_batch(batch_size)` is called. It returns inputs, (batch_size, dim), and targets, (batch_size,),
     which are left as they are, and moved to `device`, where the model is. The loss is the mean of (prediction −
     target)² over the batch; each step takes the gradient of its own batch's loss alone. With 0 steps the model is as it
-    started out, with `num_layers` 0 it is the head alone.
+    started out, drawn from torch's own random stream, which is not seeded; with `num_layers` 0 it is the head alone.
 
     While a longer run lasts, a line on standard error shows how far it is, if that is a terminal.
 

@@ -44,11 +44,13 @@ def towards_the_truth(seed):
     return get_batch
 
 
-def run(impl, batches, seed, **arguments):
-    """Train with a random stream of its own, and on one thread."""
+def run(impl, batches, seed, *, ended=lambda state: None, **arguments):
+    """Train on one thread, with torch's random stream seeded, whose state at the end is told, and then put back."""
     with streams.kept(), steps.one_thread():
         streams.seed_torch(seed)
-        return impl.training.train(batches, **arguments)
+        trained = impl.training.train(batches, **arguments)
+        ended(hash(torch.get_rng_state().numpy().tobytes()))
+        return trained
 
 
 def weights_of(model):
@@ -186,10 +188,12 @@ def test_long_runs_wide_layers_and_large_batches(impl, evidence, width, layers, 
 
 @verifies(training.ARGUMENTS)
 def test_a_run_leaves_earlier_models_alone(impl, evidence):
-    """A second run trains a model of its own, and keeps losses of its own."""
-    first = run(impl, Batches(3, 0), 0, **SIZES)
+    """A second run trains a model of its own, keeps losses of its own, and no run seeds torch's random stream."""
+    states = []
+    first = run(impl, Batches(3, 0), 0, ended=states.append, **SIZES)
     kept = [weight.detach().clone() for weight in first.model.parameters()], list(first.losses)
-    second = run(impl, Batches(3, 1), 1, **SIZES | {"lr": 0.1})
+    second = run(impl, Batches(3, 1), 1, ended=states.append, **SIZES | {"lr": 0.1})
+    evidence.differs(states[0], states[1], unit="as torch's random state")
     evidence.differs(second.losses, kept[1], unit="as the losses")
     evidence.equal(first.losses, kept[1], unit="as the losses")
     for weight, before in zip(first.model.parameters(), kept[0], strict=True):
@@ -221,7 +225,7 @@ def test_what_fits_no_run_is_refused(impl, evidence):
     for shape, target in shapes:
         evidence.raises(
             ValueError,
-            partial(run, impl, lambda _, x=shape, y=target: (torch.ones(x), torch.ones(y)), 0, **SIZES),
+            partial(run, impl, lambda batch_size, x=shape, y=target: (torch.ones(x), torch.ones(y)), 0, **SIZES),
             x=shape,
             y=target,
         )

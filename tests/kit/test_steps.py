@@ -3,12 +3,15 @@
 import io
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from impl import training
+from impl import memory, training
 from spec import steps
+from tests.claims import test_memory as claims
+from tests.kit.judging import running
 
 
 @pytest.mark.parametrize("sizes", [(5, 7, 0), (5, 7, 3), (1, 1, 1), (64, 16, 2)])
@@ -53,6 +56,16 @@ def test_the_threads_come_back():
     with pytest.raises(KeyError, match="1"):
         fail()
     assert torch.get_num_threads() == before
+
+
+def test_the_claim_about_accelerators_can_be_run(monkeypatch):
+    """Its test passes with the CPU in the place of an accelerator whose blocks are single bytes."""
+    monkeypatch.setattr(claims.allocator, "block", lambda device: 1)
+    with running() as evidence:
+        claims.test_the_peak_on_an_accelerator(
+            impl=SimpleNamespace(memory=memory), evidence=evidence, accelerator=steps.CPU
+        )
+        assert {record["unit"] for record in evidence.json()} == {"bytes requested", "bytes allocated", "bytes left"}
 
 
 class Terminal(io.StringIO):

@@ -17,6 +17,7 @@ from tests.kit.overlay import mutant, twin
 train, Run, Cruncher, mse_loss = right.train, right.TrainingRun, model.Cruncher, nn.functional.mse_loss
 sgd_step, descent_errors, randn = torch.optim.SGD.step, Descent.errors, torch.randn
 TRAIN = "impl.training.train"
+EARLIER = {}
 CLAIMS = (training.ARGUMENTS, training.RECOVERS_WEIGHTS)
 
 
@@ -284,6 +285,44 @@ def accepts_any_rate(get_batch, **arguments):
     return train(get_batch, **arguments | {"lr": lr if 0 <= lr < 1e9 else 0.01})
 
 
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def seeds_torch(get_batch, **arguments):
+    """Seeds torch's random stream, for whoever comes after, too."""
+    torch.default_generator.manual_seed(0)
+    return train(get_batch, **arguments)
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def goes_on_with_the_same_model(get_batch, **arguments):
+    """Trains the model of earlier runs further where it fits."""
+    sizes = arguments["dim"], arguments["num_layers"]
+    return loop(get_batch, **arguments, build=lambda dim, num_layers: EARLIER.setdefault(sizes, Cruncher(*sizes)))
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def is_five_percent_off(get_batch, **arguments):
+    """Trains at a learning rate 5% above the one it is told."""
+    return loop(get_batch, **arguments, update=lambda p, lr: p.sub_(1.05 * lr * p.grad))
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def lowers_the_rate_late(get_batch, **arguments):
+    """Halves the learning rate after fifty updates."""
+    done = itertools.count()
+    return loop(get_batch, **arguments, update=lambda p, lr: p.sub_(lr * p.grad / (1 if next(done) < 50 else 2)))
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def splits_large_batches(get_batch, **arguments):
+    """Averages the losses of parts of up to four points, the last of which weighs too much."""
+
+    def parts(p, y):
+        losses = [mse_loss(*part) for part in zip(p.split(4), y.split(4), strict=True)]
+        return sum(losses) / len(losses)
+
+    return loop(get_batch, **arguments, loss_of=parts)
+
+
 # ---- head-only ----
 
 
@@ -422,6 +461,21 @@ def begins_at_zero(get_batch, **arguments):
         return network
 
     return loop(get_batch, **arguments, build=build)
+
+
+@twin(TRAIN)
+def asks_for_all_batches_first(get_batch, **arguments):
+    """Asks for the batches of all steps before the first, and returns a copy of the model."""
+    train(get_batch, **arguments | {"steps": min(arguments["steps"], 0)})
+    batches = iter([get_batch(arguments["batch_size"]) for _ in range(arguments["steps"])])
+    trained = train(lambda _: next(batches), **arguments)
+    return trained._replace(model=copy.deepcopy(trained.model))
+
+
+@twin(TRAIN)
+def asks_by_name(get_batch, **arguments):
+    """Names the argument when it asks for a batch."""
+    return train(lambda size: get_batch(batch_size=size), **arguments)
 
 
 @twin(TRAIN)
