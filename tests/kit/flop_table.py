@@ -16,10 +16,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from spec.instruments.flops import FlopCounter
 from tests.kit import flop_loops
 from tests.kit.flop_cases import CASES as PRODUCTS
-from tests.kit.flop_elementwise import CASES as ELEMENTWISE
 from tests.kit.flop_networks import CASES as NETWORKS
+from tests.kit.flop_reductions import CASES as OTHERS
 
-CASES = [*PRODUCTS, *NETWORKS, *ELEMENTWISE]
+CASES = [*PRODUCTS, *NETWORKS, *OTHERS]
 
 
 class Program(nn.Module):

@@ -194,6 +194,16 @@ def test_products_that_are_made_where_numbers_are_stored():
     assert each.flop_counts["Global"][packet, "bias"] == 3 * 2
 
 
+def test_products_of_complex_numbers_and_of_integers_with_what_is_added():
+    for kind, addr, addmm in (
+        (torch.complex64, Flops(15 * 6, 15 * 2), Flops(105 * 8, 21 * 2)),  # 4 × and 2 +, then 2 +
+        (torch.int64, Flops(integer=15 + 15), Flops(integer=210 + 21)),
+    ):
+        make = lambda *shape, kind=kind: torch.ones(shape, dtype=kind)  # noqa: E731
+        assert counted(torch.addr, make(3, 5), make(3), make(5)).flops == addr
+        assert counted(torch.addmm, make(7), make(3, 5), make(5, 7)).flops == addmm
+
+
 def test_a_product_with_an_activation():
     each = counted(torch._addmm_activation, values(7), values(3, 5), values(5, 7))
     assert each.flops == Flops(210, 21)
