@@ -532,8 +532,8 @@ def underflow(dtype: torch.dtype) -> float:
 
 
 def sgd(weight: Tensor, gradient: Computed, lr: float) -> Computed:
-    """Return weight − lr·gradient with its product and its difference rounded to float32."""
-    return Computed.given(weight).plus(gradient.times(-lr).rounded(torch.float32), torch.float32)
+    """Return weight − lr·gradient with the rate, the product and the difference rounded to float32."""
+    return Computed.given(weight).plus(gradient.times(-lr).rounded(torch.float32, 2), torch.float32)
 
 
 def clipped(roundings: int) -> float:
