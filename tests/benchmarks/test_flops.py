@@ -1,12 +1,14 @@
-"""§2.2.4: how much of the time a product takes, beside an elementwise pass over its result."""
+"""§2.2.4 and §2.2.5: the time a product takes beside an elementwise pass, and that of the passes of a training step."""
 
 import pytest
 import torch
 
-from spec import bounds
+from spec import benchmarks, bounds, networks
+from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import flops
-from spec.instruments import timer
+from spec.instruments import eager, timer
+from spec.instruments.flops import FlopCounter
 
 
 @verifies(flops.MATMUL_DOMINATES)
@@ -35,3 +37,47 @@ def test_a_large_product_takes_most_of_the_time_and_less_than_its_share(evidence
             )
     evidence.at_least(times.ratio, 1, unit="times as long as an elementwise pass", n=n)
     evidence.at_most(times.ratio, 2 * n, unit="times as long as an elementwise pass", n=n)
+
+
+def trained(points, width, layers, device):
+    """Return the passes of one step of training, and the FLOPs of each by the notes' rule, corrected."""
+    generator = torch.Generator(device).manual_seed(points)
+    x = torch.rand(points, width, generator=generator, device=device)
+    weights = [torch.rand(width, width, generator=generator, device=device) / width for _ in range(layers)]
+    for weight in weights:
+        weight.requires_grad_()
+    parameters = layers * width**2
+    forward, first = 2 * points * parameters, 2 * points * width**2
+
+    def loss():
+        return networks.chain(x, *weights).square().mean()
+
+    def backward():
+        for weight in weights:
+            weight.grad = None
+        loss().backward()
+
+    def step():
+        backward()
+        with torch.no_grad():
+            torch._foreach_add_(weights, [weight.grad for weight in weights], alpha=-0.01)
+
+    sizes = dict(dtype=x.dtype, shape=(points, *[width] * (layers + 1)))
+    return {
+        "forward": Work(loss, forward, **sizes),
+        "forward and backward": Work(backward, 3 * forward - first, **sizes),
+        "a step": Work(step, 3 * forward - first, **sizes),
+    }
+
+
+@verifies(flops.TRAINING)
+def test_a_step_of_training_takes_its_time(evidence, meter, device):
+    """The FLOPs of a timed step are those of the law, and none of its passes exceeds the promised FLOP/s."""
+    points, width = (2048, {"cpu": 512}.get(device.type, 4096)) if meter.timed else (8, 16)
+    works = trained(points, width, 8, device)
+    eager.without_compiler()
+    with FlopCounter() as counter:
+        works["a step"].run()
+    evidence.equal(counter.matmul, works["a step"].flops, unit="FLOPs of products in a step")
+    for rate in meter.rates(works, device).values():
+        benchmarks.within_promise(evidence, rate)
