@@ -1,6 +1,7 @@
 """The dispatch-level counter agrees with loops, lists what it cannot count, and is no slower than FlopCounterMode."""
 
 import resource
+import sys
 import time
 import warnings
 
@@ -182,7 +183,8 @@ def test_seventy_billion_parameters_take_no_memory():
     attention = layers * 2 * 2 * tokens * tokens * width
     assert parameters > 69e9
     assert counter.matmul == 6 * tokens * parameters + 3 * attention
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500 * 1024  # KiB; the weights are 140 GB
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit < 500e6  # the weights are 140 GB
 
 
 # Speed.

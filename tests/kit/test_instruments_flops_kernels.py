@@ -204,6 +204,12 @@ def test_products_of_complex_numbers_and_of_integers_with_what_is_added():
         assert counted(torch.addmm, make(7), make(3, 5), make(5, 7)).flops == addmm
 
 
+def test_bilinear_gone_through_by_what_it_sums_over():
+    x, weight, y = values(3, 5), values(7, 5, 2), values(3, 2)
+    program = lambda: torch._trilinear(x, weight, y, [1, 3], [0], [1, 2], [2, 3], 2)  # noqa: E731
+    assert counted(program).flops == Flops(5 * (3 * 7 * 2 + 2 * 3 * 7 * 2 + 3 * 7))  # x·w, then Σ ·y, then added up
+
+
 def test_a_product_with_an_activation():
     each = counted(torch._addmm_activation, values(7), values(3, 5), values(5, 7))
     assert each.flops == Flops(210, 21)
