@@ -16,7 +16,7 @@ from spec import benchmarks, claims, collection, contract, implementation, profi
 from spec.claim import Chapter, problems
 from spec.evidence import Evidence
 from spec.hardware import devices, environment, promises, ranks
-from spec.instruments import processes
+from spec.instruments import eager, processes
 from spec.report import files
 from spec.report.reporter import FAULTS, Reporter
 from spec.report.verdicts import ABSENT
@@ -82,6 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if faults or isinstance(given, str):
         raise pytest.UsageError(*faults)
 
+    eager.without_compiler()
     profiles.register(option.spec_impl)
     settings.load_profile(profile)
     timed = option.benchmark_only or option.benchmark_enable or _words(option.markexpr) == {"gpu"}
