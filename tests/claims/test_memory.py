@@ -168,7 +168,7 @@ def test_the_peak_is_the_largest_of_three_phases(impl, evidence, points, width, 
 
 
 @verifies(memory.TOTAL)
-def test_the_peak_is_known_at_any_size(impl, evidence):
+def test_there_is_no_size_too_large(impl, evidence):
     """Beyond 2⁵³, too, the peak lies between what is alive at the end of backward and all that comes to exist."""
     points, width, layers = HUGE
     parameters, matrix, batch = parameters_of(width, layers), width * width, points * (width + 1)
@@ -208,7 +208,7 @@ def test_what_is_no_size_or_optimizer_is_refused(impl, evidence):
 @pytest.mark.parametrize(
     ("points", "layers", "optimizer", "above"), [(64, 16, "sgd", False), (256, 1, "adam", True), (1, 2, "adam", True)]
 )
-def test_the_peak_is_not_the_sum(evidence, points, layers, optimizer, above):
+def test_the_sum_is_not_the_peak(evidence, points, layers, optimizer, above):
     """Few points in many layers under SGD peak at three quarters of the sum; a large batch and Adam peak above it."""
     width, unit = 64, "of the sum"
     parameters = parameters_of(width, layers)
