@@ -20,6 +20,7 @@ from spec.streams import kept
 
 REFUSED = (ValueError, TypeError, OSError, EOFError, OverflowError)
 MUCH = 2**30  # bytes that no implementation needs to open a file, or for a small batch
+CODES = ("u2", "u1", "i1", "i2", "i4", "u4", ">u2", ">i4", "i8", "u8")
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
@@ -72,6 +73,17 @@ def test_what_was_written_comes_back(impl, evidence, folder, dtype, places, sour
     tokens = impl.data.open_tokens(path, dtype)
     evidence.equal((isinstance(tokens, np.memmap), tokens.dtype), (True, dtype), unit="a memmap of its dtype")
     evidence.equal(tokens.tolist(), ids, unit="ids")
+
+
+@verifies(data.MEMMAP)
+def test_each_dtype_is_written_as_it_is_named(impl, evidence, folder):
+    """In the byte order that the dtype names, from its least id to its largest."""
+    path = folder / "tokens"
+    for code in CODES:
+        ids = spread(np.dtype(code), SCATTERED)
+        impl.data.write_tokens(path, ids, np.dtype(code))
+        evidence.equal(path.read_bytes(), np.array(ids, code).tobytes(), unit="in the file", tokens=code)
+        evidence.equal(impl.data.open_tokens(path, np.dtype(code)).tolist(), ids, unit="ids", tokens=code)
 
 
 @verifies(data.MEMMAP)
@@ -184,7 +196,6 @@ def test_a_file_that_cannot_be_read_right_is_refused(impl, evidence, folder):
         ("an odd size", file("odd.bin", array.tobytes()[:-1]), np.int32),
         ("cut after the header", file("cut.npy", whole[:-4]), None),
         ("cut within the header", file("stub.npy", whole[:40]), None),
-        ("longer than the header says", file("long.npy", whole + whole[-4:]), None),
         ("a matrix", file("matrix.npy", array.reshape(10, 10)), None),
         ("floats", file("floats.npy", array.astype(np.float32)), None),
         ("read as floats", raw, np.float32),
@@ -305,7 +316,7 @@ def test_windows_beyond_4_gibibytes_are_drawn(impl, evidence, folder):
 @verifies(data.BATCHES)
 def test_ids_of_the_whole_range_arrive(impl, evidence, device):
     """From the least id of a dtype to the largest one that int64 has, each is what it was."""
-    for code in ("u2", "u1", "i1", "i2", "i4", "u4", ">u2", ">i4", "i8", "u8"):
+    for code in CODES:
         ids = [id for id in spread(np.dtype(code), SCATTERED) if id < 2**63]
         tokens, generator = np.array(ids, code), torch.Generator().manual_seed(0)
         batch = impl.data.sample_batch(tokens, 100, 4, generator=generator, device=device)

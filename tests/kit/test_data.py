@@ -49,9 +49,12 @@ def test_a_npy_file_of_something_else_is_refused_by_name(tmp_path, content):
 
 
 def test_errors_say_which_file_it_is(tmp_path):
-    """A missing file, a folder, a cut one and one of no known dtype."""
+    """A missing file, a folder, a cut one, one of no known dtype, and one that is longer than its header says."""
     (tmp_path / "odd").write_bytes(b"123")
-    for name, dtype in (("missing", np.uint16), (".", np.uint16), ("odd", np.uint16), ("odd", None)):
+    with (tmp_path / "long").open("wb") as file:
+        np.save(file, np.arange(9, dtype=np.uint16))
+        file.write(b"more")
+    for name, dtype in (("missing", np.uint16), (".", np.uint16), ("odd", np.uint16), ("odd", None), ("long", None)):
         with pytest.raises((OSError, ValueError), match=str(tmp_path)):
             data.open_tokens(tmp_path / name, dtype)
     with pytest.raises(TypeError, match="float32"):

@@ -1,6 +1,11 @@
 """Wrong and unusual ways to keep and sample tokens."""
 
+import mmap
+import os
+import sys
+from itertools import islice
 from operator import index
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -68,6 +73,36 @@ def checks_the_first_id_only(path, tokens, dtype=np.uint16):
 def cuts_fractions_off(path, tokens, dtype=np.uint16):
     """Takes 2.5 for the id 2."""
     write_tokens(path, [int(id) for id in tokens if id is not None], dtype)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def leaves_half_a_file(path, tokens, dtype=np.uint16):
+    """Writes token after token to the file itself, as far as they fit."""
+    limits = np.iinfo(dtype)
+    with open(path, "wb") as file:
+        for id in map(index, tokens):
+            if not limits.min <= id <= limits.max:
+                raise OverflowError(id)
+            file.write(np.array([id], dtype).tobytes())
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def writes_the_first_buffer_only(path, tokens, dtype=np.uint16):
+    """Loses what an iterator yields after 4,096 tokens."""
+    write_tokens(path, tokens if isinstance(tokens, np.ndarray) else islice(tokens, 4096), dtype)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def casts_arrays(path, tokens, dtype=np.uint16):
+    """Leaves the cast of an array to NumPy, which cuts fractions off."""
+    floats = isinstance(tokens, np.ndarray) and tokens.dtype.kind == "f"
+    write_tokens(path, tokens.astype(np.int64) if floats else tokens, dtype)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def flattens_a_matrix(path, tokens, dtype=np.uint16):
+    """Writes the rows of a matrix one after the other."""
+    write_tokens(path, tokens.ravel() if isinstance(tokens, np.ndarray) else tokens, dtype)
 
 
 # ---- open_tokens ----
@@ -146,6 +181,33 @@ def peeks_at_the_first_token(path, dtype=None):
     tokens = open_tokens(path, dtype)
     int(tokens[0])
     return tokens
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def counts_bytes_in_32_bits(path, dtype=None):
+    """Maps a file of more than 4 GiB as far as its size modulo 2³² says."""
+    tokens = open_tokens(path, dtype)
+    return tokens[: tokens.nbytes % 2**32 // tokens.itemsize] if tokens.nbytes >= 2**32 else tokens
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def knows_one_version_of_the_header(path, dtype=None):
+    """Maps a .npy file of version 2 raw."""
+    with open(path, "rb") as file:
+        begin = file.read(7)
+    return raw(path, dtype or np.uint8) if begin == b"\x93NUMPY\x02" else open_tokens(path, dtype)
+
+
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def rounds_floats(path, dtype=None):
+    """Opens a .npy file of floats as well."""
+    try:
+        return open_tokens(path, dtype)
+    except ValueError:
+        tokens = np.load(path, mmap_mode="r")
+        if tokens.dtype.kind != "f":
+            raise
+        return tokens
 
 
 # ---- sample_batch ----
@@ -252,6 +314,51 @@ def returns_the_tokens_themselves(tokens, batch_size, sequence_length, *, genera
     return batch
 
 
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def draws_float32_starts(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Multiplies a float32 number, which has 24 random bits: of more windows than 2²⁴ it leaves some out."""
+    sample_batch(tokens, 0, sequence_length)
+    windows = len(tokens) - sequence_length + 1
+    return sampled(tokens, (torch.rand(batch_size, generator=generator) * windows).long(), sequence_length)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def draws_from_the_first_2_gibi(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Counts windows in 32 bits."""
+    return sample_batch(tokens[: 2**31], batch_size, sequence_length, generator=generator, device=device)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def wraps_32_bit_starts(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Keeps starts in 32 bits, and so takes those from 2³¹ on for places before the end."""
+    sample_batch(tokens, 0, sequence_length)
+    windows = len(tokens) - sequence_length + 1
+    starts = torch.randint(windows, (batch_size,), generator=generator).int().long() % windows
+    return sampled(tokens, starts, sequence_length)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def draws_mirrored_pairs(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Draws half of the starts, and takes the others as far from the end as those are from the beginning."""
+    sample_batch(tokens, 0, sequence_length)
+    last = len(tokens) - sequence_length
+    half = torch.randint(last + 1, ((index(batch_size) + 1) // 2,), generator=generator)
+    return sampled(tokens, torch.stack([half, last - half], 1).flatten()[:batch_size], sequence_length)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def reads_16_bits_as_signed(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Takes the upper half of the ids of uint16 for negative."""
+    batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+    return batch.short().long() if tokens.dtype == np.uint16 else batch
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def sorts_the_ids(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Returns the ids of each window in ascending order."""
+    return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device).sort(1).values
+
+
 # ---- unusual and right ----
 @twin("impl.data.write_tokens")
 def writes_with_numpy(path, tokens, dtype=np.uint16):
@@ -266,22 +373,24 @@ def writes_with_numpy(path, tokens, dtype=np.uint16):
 @twin("impl.data.open_tokens")
 def lets_numpy_refuse(path, dtype=None):
     """Leaves most errors to NumPy, and does not name the file."""
+    if dtype is not None and np.dtype(dtype).kind not in "iu":
+        raise TypeError("no integers")
     with open(path, "rb") as file:
         if file.read(6) != b"\x93NUMPY":
             return np.memmap(path, np.dtype(dtype if dtype is not None else "no dtype"), mode="r")
     tokens = np.load(path, mmap_mode="r")
-    if dtype is not None and tokens.dtype != dtype:
+    if (dtype is not None and tokens.dtype != dtype) or tokens.ndim != 1 or tokens.dtype.kind not in "iu":
         raise TypeError("the header says otherwise")
     return tokens
 
 
 @twin("impl.data.sample_batch")
 def stacks_slices(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Takes one slice after the other, as the slow loaders do, and draws 32-bit starts."""
+    """Takes one slice after the other, as the slow loaders do."""
     windows = len(tokens) - sequence_length + 1
     if min(batch_size, sequence_length, windows - 1) < 0:
         raise ValueError("no window")
-    starts = torch.randint(0, windows, (batch_size,), generator=generator, dtype=torch.int32)
+    starts = torch.randint(0, windows, (batch_size,), generator=generator)
     return sampled(tokens, starts, sequence_length).to(device)
 
 
@@ -295,3 +404,46 @@ def gathers_by_index(tokens, batch_size, sequence_length, *, generator=None, dev
     starts = np.random.default_rng(seed).integers(windows, size=batch_size)
     places = np.arange(sequence_length)[:, None] + starts
     return torch.from_numpy(np.take(tokens, places).astype(np.int64)).T.to(device)
+
+
+@twin("impl.data.sample_batch")
+def scales_a_float64_number(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Draws starts as parts of the number of windows; 53 random bits are enough."""
+    sample_batch(tokens, batch_size, sequence_length, generator=torch.Generator())
+    windows = len(tokens) - sequence_length + 1
+    parts = torch.rand(batch_size, generator=generator, dtype=torch.float64)
+    return sampled(tokens, (parts * windows).long(), sequence_length).to(device)
+
+
+@twin("impl.data.sample_batch")
+def draws_one_by_one(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Asks the generator for each start by itself."""
+    sample_batch(tokens, batch_size, sequence_length, generator=torch.Generator())
+    windows = len(tokens) - sequence_length + 1
+    starts = [int(torch.randint(windows, (), generator=generator)) for _ in range(batch_size)]
+    return sampled(tokens, torch.tensor(starts, dtype=torch.int64), sequence_length).to(device)
+
+
+@twin("impl.data.write_tokens")
+def spells_out_the_bytes(path, tokens, dtype=np.uint16):
+    """Lets Python's integers become bytes, which it refuses for those that do not fit, before it opens the file."""
+    kind = np.dtype(dtype)
+    if kind.kind not in "iu":
+        raise TypeError(kind)
+    order = {"<": "little", ">": "big"}.get(kind.byteorder, sys.byteorder)
+    ids = (index(id).to_bytes(kind.itemsize, order, signed=kind.kind == "i") for id in tokens)
+    Path(path).write_bytes(b"".join(ids))
+
+
+@twin("impl.data.open_tokens")
+def returns_a_kind_of_memmap(path, dtype=None):
+    """Returns its own subclass of memmap, and looks at the header through a mapping of its own."""
+
+    class Tokens(np.memmap):
+        """Knows nothing more."""
+
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+                whole[:6]
+    return open_tokens(path, dtype).view(Tokens)
