@@ -358,9 +358,9 @@ def scaled(dtype: torch.dtype) -> float:
 def summed(steps: int, dtype: torch.dtype) -> float:
     """Bound the relative error of Σ g² over so many steps: no term is negative, each is rounded, and so is each sum.
 
-    They may be rounded to float32 first, and the exact side is summed in float64.
+    16-bit values may be rounded to float32 first, and the exact side is summed in float64.
     """
-    return compounded(*(gamma(2 * steps, kind) for kind in {dtype, torch.float32, torch.float64}))
+    return compounded(*(gamma(2 * steps, kind) for kind in (*_stages(dtype), torch.float64)))
 
 
 def adapted(steps: int, dtype: torch.dtype, device: torch.device) -> float:
@@ -373,8 +373,14 @@ def adapted(steps: int, dtype: torch.dtype, device: torch.device) -> float:
     place = device.type != "cpu"
     root = max(ULPS[name][place] for name in ("sqrt", "rsqrt", "pow"))
     ulps = math.ceil(2 * (root + ULPS["÷"][place]))
-    stages = {dtype, torch.float32} if torch.finfo(dtype).bits < 32 else {dtype}
-    return compounded(summed(steps, dtype), *(gamma(4 + ulps, kind) for kind in stages), gamma(4, torch.float64))
+    return compounded(
+        summed(steps, dtype), *(gamma(4 + ulps, kind) for kind in _stages(dtype)), gamma(4, torch.float64)
+    )
+
+
+def _stages(dtype: torch.dtype) -> tuple[torch.dtype, ...]:
+    """Return the dtypes that a result is rounded to, one after the other."""
+    return (dtype, torch.float32) if torch.finfo(dtype).bits < 32 else (dtype,)
 
 
 # ---- training ----

@@ -16,8 +16,6 @@ class Expected(NamedTuple):
 
     parameter: Array
     near: Array
-    squares: Array
-    nearly: Array
 
 
 class Followed:
@@ -34,9 +32,15 @@ class Followed:
         self.squares = np.zeros(tuple(parameter.shape))
 
     def step(self) -> Expected:
-        """Add up the gradient's square, and return where this step is to take the parameter."""
-        p, dtype, device = exactly(self.parameter), self.parameter.dtype, self.parameter.device
-        g = exactly(self.parameter.grad)
+        """Add up the gradient's square, and return where this step is to take the parameter.
+
+        Where the gradient is 0, or there is none, it stays exactly where it is.
+        """
+        parameter, dtype, device = self.parameter, self.parameter.dtype, self.parameter.device
+        p = exactly(parameter)
+        if parameter.grad is None:
+            return Expected(p, np.zeros_like(p))
+        g = exactly(parameter.grad)
         self.squares = self.squares + g * g
         self.steps += 1
         if self.eps is None:
@@ -45,12 +49,10 @@ class Followed:
             move = self.lr * g / np.sqrt(self.squares + self.eps)
             relative = bounds.adapted(self.steps, dtype, device)
         near = bounds.moved(np.abs(p - move), np.abs(move), relative, dtype)
-        return Expected(p - move, near, self.squares, self.squares * bounds.summed(self.steps, dtype))
+        return Expected(p - move, np.where(g == 0, 0.0, near))
 
 
-def exactly(tensor: Tensor | None) -> Array:
+def exactly(tensor: Tensor) -> Array:
     """Return the values as NumPy float64, which holds each of them exactly, in an array of its own."""
-    if tensor is None:
-        raise ValueError("there is no tensor")
     values: Array = tensor.detach().to("cpu", torch.float64, copy=True).numpy()
     return values
