@@ -57,8 +57,8 @@ def exact_problem(seed, sizes, device):
 
 
 def exact_step(layer, x, y):
-    """Return the mean squared error and the gradients of weight and bias, in float64 by their formulas."""
-    weight, bias, x, y = (tensor.detach().double() for tensor in (layer.weight, layer.bias, x, y))
+    """Return the mean squared error and the gradients of weight and bias, in float64 and by their formulas."""
+    weight, bias, x, y = (tensor.detach().cpu().double() for tensor in (layer.weight, layer.bias, x, y))
     residual = x @ weight.T + bias - y
     slope = 2 * residual / residual.numel()
     return residual.square().mean(), slope.T @ x, slope.sum(0)
@@ -127,7 +127,7 @@ def test_updates_that_the_low_dtype_would_lose_are_kept(impl, evidence, device, 
     layer, x, y = exact_problem(seed, sizes, device)
     loss, *gradients = exact_step(layer, x, y)
     lr = 2.0**-12  # of 1 and more, bfloat16 keeps 2⁻⁷
-    predicted = [p.detach().double() - lr * g for p, g in zip(layer.parameters(), gradients, strict=True)]
+    predicted = [p.detach().cpu().double() - lr * g for p, g in zip(layer.parameters(), gradients, strict=True)]
     if seed % 3 == 0:
         x, y = x[None], y[None]  # more dimensions
     given_x, given_y, outputs = x.clone(), y.clone(), []
@@ -237,7 +237,7 @@ def test_each_step_sees_the_weights_of_the_one_before(impl, evidence, device, se
     first = None
     for number in range(2):
         loss, *gradients = exact_step(layer, x, y)
-        predicted = [p.detach().double() - 0.5 * g for p, g in zip(layer.parameters(), gradients, strict=True)]
+        predicted = [p.detach().cpu().double() - 0.5 * g for p, g in zip(layer.parameters(), gradients, strict=True)]
         measured = impl.precision.mixed_precision_step(layer, optimizer, x, y, dtype=dtype, scaler=scaler)
         evidence.equal(measured, loss.float(), unit="as the loss", step=number)
         for name, parameter, value in zip(("weight", "bias"), layer.parameters(), predicted, strict=True):
@@ -358,7 +358,7 @@ def test_gradients_are_clipped_once_they_are_unscaled(impl, evidence, device, se
     _, *gradients = exact_step(layer, x, y)
     norm = torch.cat([g.flatten() for g in gradients]).norm().item()
     factor = 1.0 if ratio is None else min(1.0, ratio)
-    before = [p.detach().double() for p in layer.parameters()]
+    before = [p.detach().cpu().double() for p in layer.parameters()]
     optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
     step = partial(impl.precision.mixed_precision_step, layer, optimizer, x, y, dtype=dtype)
     step(scaler=scaler_of(scale, device), max_norm=None if ratio is None else ratio * norm)
