@@ -222,7 +222,7 @@ def test_the_promise_for_the_dtype_gives_a_share(impl, evidence):
 
 
 @refutes(throughput.MFU)
-def test_a_promise_for_another_dtype_gives_more_than_all(impl, evidence):
+def test_with_a_promise_for_another_dtype_there_is_more_than_all(impl, evidence):
     """Divided by the same card's float32 peak, as in the notes, the same rate is 1.04 of it: more than there is."""
     share = impl.throughput.mfu(NOTES, PROMISED)
     evidence.at_least(share, 1, unit="MFU", achieved=NOTES, promised=PROMISED)
@@ -321,7 +321,7 @@ def test_bfloat16_is_faster_where_the_device_multiplies_it(evidence, device):
 
 
 @refutes(throughput.DTYPE)
-def test_a_tiny_product_is_not_twice_as_fast_in_bfloat16(evidence, device):
+def test_tiny_products_are_not_twice_as_fast_in_bfloat16(evidence, device):
     """A product of 8 × 8 matrices takes about the same time in both: its call outweighs its FLOPs."""
     gain = speedup(8, device)
     if bounds.CLEARLY < gain <= bounds.UNDECIDED:
