@@ -28,7 +28,10 @@ class Step(NamedTuple):
 
     peak: Given
     live: dict[str, list[int]]  # by phase, on the CPU: before it, and after every change
-    left: int  # requested, by what the libraries keep: beyond what was alive before the first step, after the last
+    left: int  # beyond what was alive before the first of two steps, after the last
+    workspace: (
+        int  # that a run before had left behind: what libraries keep for their products, the baseline of the rest
+    )
 
 
 def network(points: int, width: int, layers: int) -> Layers:
@@ -70,13 +73,14 @@ def measure(layers: Layers, optimizer: str, device: torch.device = CPU) -> Step:
         peaks[phase] = meter.read().peak
         live[phase] = meter.history[before - 1 :]
 
-    if device.type != "cpu":
-        train(layers, optimizer, device, lambda phase: None)  # its libraries take their workspaces, and keep them
+    with one_thread(), grown(device) as workspace:
+        if device.type != "cpu":  # whose libraries keep nothing
+            train(layers, optimizer, device, lambda phase: None)
     with one_thread(), Meter(device) as meter:
         train(layers, optimizer, device, ended)
         left = meter.read().live.requested
     del peaks["start"], live["start"]
-    return Step(Given(*map(max, zip(*peaks.values(), strict=True))), live, left)
+    return Step(Given(*map(max, zip(*peaks.values(), strict=True))), live, left, *workspace)
 
 
 @contextmanager

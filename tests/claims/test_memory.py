@@ -251,7 +251,7 @@ def test_the_peak_on_an_accelerator(impl, evidence, accelerator):
             evidence.close(step.peak.requested, predicted, tolerance=tolerance, unit="bytes requested", **sizes)
             spare = bounds.spare(block, layers)
             evidence.close(step.peak.allocated, predicted, tolerance=tolerance + spare, unit="bytes allocated", **sizes)
-            evidence.equal(step.left, 0, unit="bytes left", **sizes)
+            evidence.equal(step.left, 0, unit="bytes left", workspace=step.workspace, **sizes)
 
 
 @verifies(memory.FLOPS_PER_STEP)

@@ -42,7 +42,14 @@ def test_a_step_is_measured_phase_by_phase():
     assert list(step.live) == ["forward", "backward", "step", "zero_grad"]
     assert [before[-1] for before in phases[:-1]] == [after[0] for after in phases[1:]]
     assert max(map(max, phases)) == step.peak.requested == step.peak.allocated
-    assert step.left == 0
+    assert (step.left, step.workspace) == (0, 0)
+
+
+def test_a_run_leaves_no_workspace_on_the_cpu():
+    """What an accelerator's libraries keep is the baseline there; the CPU's keep nothing, as the meter finds."""
+    with steps.grown(steps.CPU) as told:
+        steps.train(steps.network(64, 64, 2), "adam", steps.CPU, lambda phase: None)
+    assert told == [0]
 
 
 def test_the_threads_come_back():
