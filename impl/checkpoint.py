@@ -28,8 +28,9 @@ def save(path: str | Path, model: nn.Module, optimizer: Optimizer, step: int) ->
     survives a power failure. A save that fails leaves nothing else in the folder; what one that was killed left there
     (a hidden file) is gone after the next save to `path`. One process at a time saves to a path.
 
-    `step` is a Python or NumPy integer. Raises TypeError where it is none and ValueError where it is negative, and
-    where the state holds more than plain data, which load would refuse: a NumPy number as learning rate is enough.
+    `step` is a Python or NumPy integer. Raises TypeError where it is none and ValueError where it is negative. Raises
+    an error where the state holds more than plain data, which load would refuse: a NumPy number as learning rate is
+    enough.
     """
     if index(step) < 0:
         raise ValueError(f"step {step} is negative")
@@ -71,10 +72,10 @@ def load(path: str | Path, model: nn.Module, optimizer: Optimizer) -> int:
     states too are as they were, those of accelerators as far as there are as many. No code from the file is run.
 
     Raises an error that names the file where it is missing (FileNotFoundError), cut, altered, not written by save, or
-    carries anything but data. Raises an error that names the parameter or buffer, or the classes of both
-    optimizers, where the file does not match: a name that only one of file and model has, another shape or dtype, an
-    optimizer of another class, or one whose groups hold other parameters or the same ones in another order. After an
-    error model, optimizer and random states are as they were. All these are ValueError here.
+    carries anything but data. Raises an error that names the parameter or buffer, or the classes of both optimizers,
+    where the file does not match: a name that only one of file and model has, another shape or dtype, an optimizer of
+    another class, or one whose groups hold other parameters or the same ones in another order. After an error model,
+    optimizer and random states are as they were. Here it is ValueError, or OSError where nothing can be read.
     """
     path = Path(path)
     state = _read(path)
