@@ -55,6 +55,9 @@ UNCOUNTED = {
     "aten._native_batch_norm_legit": lambda x: F.batch_norm(x, None, None, training=True),
     "aten.max_pool2d_with_indices": lambda x: F.max_pool2d(x[None], 2),
     "aten.exp": lambda x: torch.complex(x, x).exp(),
+    "aten.abs": lambda x: torch.complex(x, x).abs(),
+    "aten.scatter": lambda x: x.scatter(0, torch.zeros(1, 5, dtype=torch.int64), 2.0, reduce="add"),
+    "aten.col2im": lambda x: F.fold(x.new_zeros(1, 4, 4), (3, 3), 2),
     "aten.elu": F.elu,
     "aten.embedding_dense_backward": lambda x: (
         F.embedding(torch.tensor([1, 2]), x.clone().requires_grad_(), padding_idx=1).sum().backward()

@@ -86,6 +86,26 @@ def test_kernels_that_take_the_context_first(kernel, backward, ragged):
     assert FlopCounter().flop_registry[packet](*args, out_val=None) == by_loops(backward)
 
 
+@pytest.mark.parametrize("convention", ["full", "causal"])
+@pytest.mark.parametrize("backward", [False, True])
+def test_sliding_windows_are_counted_in_full_or_listed(convention, backward):
+    q, k = (values(*shape).transpose(1, 2) for shape in (Q, K))
+    known = {"is_causal": True, "custom_mask_type": 2, "grad_out": q, "grad_out_": q, "query": q, "key": k, "value": k}
+    for kernel, none, some in (
+        ("_flash_attention", {"window_size_left": -1, "window_size_right": -1}, {"window_size_left": 1}),
+        ("_efficient_attention", {"window_size": None}, {"window_size": 2}),
+    ):
+        packet = getattr(torch.ops.aten, f"{kernel}_{'backward' if backward else 'forward'}")
+        args = arguments(packet, **known)
+        every = FlopCounter(convention).flop_registry[packet](*args, **none, out_val=None)
+        # Seen from the end, of 5·4 pairs 0 + 1 + 2 + 3 + 4 are allowed.
+        assert every * 2 == by_loops(backward) * (1 if convention == "causal" else 2)
+        counter = FlopCounter(convention)
+        windowed = counter.flop_registry[packet](*args, **some, out_val=None)
+        assert windowed == (0 if convention == "causal" else by_loops(backward))
+        assert counter.uncounted == {str(packet) + " (its elementwise work)" * (convention == "full"): 1}
+
+
 @pytest.mark.parametrize(("queries", "keys"), [(5, 5), (5, 4), (4, 5), (1, 7), (7, 1), (0, 3), (3, 0)])
 @pytest.mark.parametrize("corner", ["start", "end", None])
 def test_pairs_that_are_allowed(queries, keys, corner):
@@ -192,28 +212,6 @@ def test_products_that_are_made_where_numbers_are_stored():
     each = FlopCounter()
     assert each.flop_registry[packet](places, x, w, beta=2.0, out_val=places) == 3 * 2 * 5
     assert each.flop_counts["Global"][packet, "bias"] == 3 * 2
-
-
-def test_products_of_complex_numbers_and_of_integers_with_what_is_added():
-    for kind, addr, addmm in (
-        (torch.complex64, Flops(15 * 6, 15 * 2), Flops(105 * 8, 21 * 2)),  # 4 × and 2 +, then 2 +
-        (torch.int64, Flops(integer=15 + 15), Flops(integer=210 + 21)),
-    ):
-        make = lambda *shape, kind=kind: torch.ones(shape, dtype=kind)  # noqa: E731
-        assert counted(torch.addr, make(3, 5), make(3), make(5)).flops == addr
-        assert counted(torch.addmm, make(7), make(3, 5), make(5, 7)).flops == addmm
-
-
-def test_bilinear_gone_through_by_what_it_sums_over():
-    x, weight, y = values(3, 5), values(7, 5, 2), values(3, 2)
-    program = lambda: torch._trilinear(x, weight, y, [1, 3], [0], [1, 2], [2, 3], 2)  # noqa: E731
-    assert counted(program).flops == Flops(5 * (3 * 7 * 2 + 2 * 3 * 7 * 2 + 3 * 7))  # x·w, then Σ ·y, then added up
-
-
-def test_a_product_with_an_activation():
-    each = counted(torch._addmm_activation, values(7), values(3, 5), values(5, 7))
-    assert each.flops == Flops(210, 21)
-    assert each.uncounted == {"aten._addmm_activation (its elementwise work)": 1}
 
 
 def test_gradients_of_a_recurrent_layer():

@@ -10,6 +10,28 @@ from tests.kit.flop_cases import values
 from tests.kit.test_instruments_flops import counted
 
 
+def test_products_of_complex_numbers_and_of_integers_with_what_is_added():
+    for kind, addr, addmm in (
+        (torch.complex64, Flops(15 * 6, 15 * 2), Flops(105 * 8, 21 * 2)),  # 4 × and 2 +, then 2 +
+        (torch.int64, Flops(integer=15 + 15), Flops(integer=210 + 21)),
+    ):
+        make = lambda *shape, kind=kind: torch.ones(shape, dtype=kind)  # noqa: E731
+        assert counted(torch.addr, make(3, 5), make(3), make(5)).flops == addr
+        assert counted(torch.addmm, make(7), make(3, 5), make(5, 7)).flops == addmm
+
+
+def test_bilinear_gone_through_by_what_it_sums_over():
+    x, weight, y = values(3, 5), values(7, 5, 2), values(3, 2)
+    program = lambda: torch._trilinear(x, weight, y, [1, 3], [0], [1, 2], [2, 3], 2)  # noqa: E731
+    assert counted(program).flops == Flops(5 * (3 * 7 * 2 + 2 * 3 * 7 * 2 + 3 * 7))  # x·w, then Σ ·y, then added up
+
+
+def test_a_product_with_an_activation():
+    each = counted(torch._addmm_activation, values(7), values(3, 5), values(5, 7))
+    assert each.flops == Flops(210, 21)
+    assert each.uncounted == {"aten._addmm_activation (its elementwise work)": 1}
+
+
 @pytest.mark.parametrize("name", elementwise.ONE.split())
 def test_an_elementary_operation_is_one_per_element(name):
     packet = getattr(torch.ops.aten, name)

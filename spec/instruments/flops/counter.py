@@ -215,8 +215,8 @@ def is_free(name: str) -> bool:
 
 
 def formulas(attention: Convention = "full") -> dict[str, Formula]:
-    """Return the formulas by the operators' names, but for the elementwise ones."""
-    return {**reductions.FORMULAS, **products.FORMULAS, **fused.formulas(attention)}
+    """Return the formulas by the operators' names, but for those of elementwise operators at large (see find)."""
+    return {**elementwise.FORMULAS, **reductions.FORMULAS, **products.FORMULAS, **fused.formulas(attention)}
 
 
 def find(known: dict[str, Formula], name: str) -> Formula | None:

@@ -19,7 +19,7 @@ from spec.instruments.flops.lines import NOTHING, Flops, Formula
 FREE = {
     "moving": "_conj _copy_from _lazy_clone _neg_view _pack_padded_sequence _pad_packed_sequence _reshape_alias "
     "_reshape_copy _stack _to_copy _to_dense _to_sparse _to_sparse_csr _unsafe_view alias as_strided block_diag cat "
-    "channel_shuffle clone coalesce _coalesced col2im complex constant_pad_nd contiguous copy detach diag_embed "
+    "channel_shuffle clone _coalesced complex constant_pad_nd contiguous copy detach diag_embed "
     "diagonal diagonal_backward diagonal_scatter expand flip im2col lift lift_fresh lift_fresh_copy movedim narrow "
     "permute pixel_shuffle pixel_unshuffle real imag reflection_pad1d reflection_pad2d reflection_pad3d repeat "
     "replication_pad1d replication_pad2d replication_pad3d reshape resize resize_as roll rot90 select select_backward "
@@ -35,14 +35,13 @@ FREE = {
     "drawing": "bernoulli binomial cauchy exponential geometric log_normal multinomial normal normal_functional "
     "poisson rand rand_like randint randint_like randn randn_like random randperm uniform",
     "selecting": "embedding gather index index_copy index_fill index_select kthvalue masked_fill masked_scatter "
-    "masked_select median mode nan_to_num nonzero put scatter sort sparse_dim take threshold threshold_backward topk "
+    "masked_select median mode nan_to_num nonzero sort sparse_dim take threshold threshold_backward topk "
     "tril triu _unique2 unique_dim unique_consecutive _unsafe_index _unsafe_masked_index where max_unpool2d "
     "max_unpool3d value_selecting_reduction_backward",
     "comparing": "all allclose any argmax argmin argsort bucketize count_nonzero eq equal ge gt isclose isfinite isin "
     "isinf isnan isneginf isposinf le logical_and logical_not logical_or logical_xor lt ne searchsorted signbit "
-    "_is_all_true _is_any_true is_nonzero heaviside histc",
-    "signs": "abs angle conj conj_physical _conj_physical copysign neg positive sgn sign _foreach_abs _foreach_neg "
-    "_foreach_sign",
+    "_is_all_true _is_any_true is_nonzero heaviside",
+    "signs": "conj conj_physical _conj_physical copysign neg positive sign _foreach_neg _foreach_sign",
     "asking": "_assert_async _assert_tensor_metadata _functional_assert_async _fused_sdp_choice _local_scalar_dense "
     "_nnz _dimI _dimV _has_same_storage_numel _use_cudnn_rnn_flatten_weight _cudnn_rnn_flatten_weight dense_dim "
     "is_coalesced is_pinned is_same_size is_set_to item record_stream _nested_tensor_size _print",
@@ -125,3 +124,21 @@ def elementwise(name: str) -> Formula | None:
         return Flops(elementwise=of_complex * result.numel()) if plain else None  # type: ignore[operator]
 
     return of_result
+
+
+def of_sign(_: Any, x: Tensor) -> Flops | None:
+    """Cost of what touches only a real number's sign; on complex ones it is a length, or an angle."""
+    return None if x.is_complex() else NOTHING
+
+
+def scatter(*_: Any, reduce: str | None = None, **__: Any) -> Flops | None:
+    """Cost of scatter, which moves numbers, or as an overload of it adds or multiplies them."""
+    return NOTHING if reduce is None else None
+
+
+FORMULAS: dict[str, Formula] = {
+    "aten.abs": of_sign,
+    "aten.angle": of_sign,
+    "aten.sgn": of_sign,
+    "aten.scatter": scatter,
+}
