@@ -54,5 +54,5 @@ class Followed:
 
 def exactly(tensor: Tensor) -> Array:
     """Return the values as NumPy float64, which holds each of them exactly, in an array of its own."""
-    values: Array = tensor.detach().to("cpu", torch.float64, copy=True).numpy()
+    values: Array = tensor.detach().cpu().to(torch.float64, copy=True).numpy()
     return values

@@ -78,12 +78,6 @@ def adds_epsilon_to_the_root():
     return adagrad(lambda g2, group: g2.sqrt() + group["eps"])
 
 
-@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
-def adds_the_root_of_epsilon():
-    """Divides by √G + √ε."""
-    return adagrad(lambda g2, group: g2.sqrt() + math.sqrt(group["eps"]))
-
-
 @mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.EFFECTIVE_RATE), value=True)
 def has_torchs_epsilon():
     """Takes 1e-10 for ε, whatever it is told."""
@@ -245,18 +239,6 @@ def averages_over_the_steps():
 
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.EFFECTIVE_RATE), value=True)
-def decays_the_rate_by_the_steps():
-    """Moves by lr/√t times the sign of the gradient, which is AdaGrad where all gradients are as large."""
-
-    def update(p, g, state, group):
-        state["steps"] = state.get("steps", 0) + 1
-        summed(state, g)
-        p.sub_(group["lr"] * g.sign() / math.sqrt(state["steps"]))
-
-    return by(update)
-
-
-@mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.EFFECTIVE_RATE), value=True)
 def keeps_its_first_root():
     """Divides by the root of the first square in every step."""
 
@@ -291,34 +273,12 @@ def clips_gradients():
 
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
-def flushes_small_gradients():
-    """Takes gradients below 1e-5 for 0."""
-
-    def update(p, g, state, group):
-        g = torch.where(g.abs() < 1e-5, 0, g)
-        p.sub_(group["lr"] * g / root(summed(state, g), group))
-
-    return by(update)
-
-
-@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def hides_what_is_not_a_number():
     """Takes NaN for 0."""
 
     def update(p, g, state, group):
         g = g.nan_to_num()
         p.sub_(group["lr"] * g / root(summed(state, g), group))
-
-    return by(update)
-
-
-@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
-def skips_where_one_is_not_a_number():
-    """Leaves a parameter with a NaN in its gradient as it is."""
-
-    def update(p, g, state, group):
-        if g.isfinite().all():
-            p.sub_(group["lr"] * g / root(summed(state, g), group))
 
     return by(update)
 
@@ -333,12 +293,6 @@ def squares_the_gradient_in_place():
         g.square_()
 
     return by(update)
-
-
-@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
-def clears_the_gradients():
-    """Sets .grad to None after the step."""
-    return around(adagrad_step, after=lambda self: self.zero_grad())
 
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
@@ -615,6 +569,24 @@ class ForgetsLaterGroups(SGD):
         return super().step(closure)
 
 
+@mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
+class TakesAParameterTwice(SGD):
+    """Lets a parameter be in two groups, and moves it twice a step."""
+
+    def add_param_group(self, param_group):
+        groups, self.param_groups = self.param_groups, []
+        super().add_param_group(param_group)
+        self.param_groups = groups + self.param_groups
+
+
+@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.GROUPS)
+class LaterGroupsHaveDefaults(AdaGrad):
+    """Takes the ε given for all for a group that is added later."""
+
+    def add_param_group(self, param_group):
+        super().add_param_group(param_group | ({"eps": self.defaults["eps"]} if self.param_groups else {}))
+
+
 @mutant("impl.optimizer.AdaGrad", caught_by=optimizer.GROUPS)
 class MergesGroups(AdaGrad):
     """Puts all parameters in one group."""
@@ -705,16 +677,16 @@ def calls_the_closure_afterwards():
 
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
-def calls_the_closure_as_it_is():
+def calls_the_closure_without_gradients():
     """Does not enable gradients for the closure."""
 
-    def call(closure):
-        enabled = torch.is_grad_enabled()
-        with torch.enable_grad():
-            loss = closure()
-        return loss if enabled else None
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = None if closure is None else closure()
+        sgd_step(self)
+        return loss
 
-    return with_closure(call)
+    return step
 
 
 # ---- what is refused ----
