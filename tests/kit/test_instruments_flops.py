@@ -87,6 +87,22 @@ def test_operators_on_integers_need_no_count():
     assert (counter.flops, counter.uncounted) == (Flops(), {})
 
 
+def test_empty_tensors_cost_nothing():
+    empty = torch.ones(3, 0)
+    programs = [
+        lambda: empty @ empty.T,
+        lambda: empty.T @ torch.ones(3, 5),
+        lambda: empty.softmax(1),
+        lambda: empty.log_softmax(1),
+        lambda: empty.cumsum(1),
+        lambda: empty.sum(0),
+        lambda: F.layer_norm(torch.ones(0, 3), (3,)),
+        lambda: F.mse_loss(empty, empty, reduction="sum"),
+        lambda: F.conv2d(torch.ones(0, 4, 5, 5), torch.ones(3, 4, 2, 2)),
+    ]
+    assert [counted(program).flops for program in programs] == [Flops()] * len(programs)
+
+
 # Modules.
 
 
