@@ -176,15 +176,19 @@ def test_without_eps_it_is_torchs(impl, evidence, device, seed):
     stepping = impl.optimizer.AdaGrad([parameter], lr=0.1, eps=0.0)
     theirs = torch.optim.Adagrad([others], lr=0.1, eps=0.0)
     followed = Followed(parameter, lr=0.1, eps=0.0)
+    taken, predicted, near = [], [], []
     for _ in range(5):
         draw.gradient(parameter, zeros=0)
         others.grad = parameter.grad
-        near = followed.step().near
+        near.append(2 * followed.step().near)
         stepping.step()
         theirs.step()
-        evidence.close(exactly(parameter), exactly(others), tolerance=2 * near, unit="as torch's parameter")
+        taken.append(exactly(parameter))
+        predicted.append(exactly(others))
         with torch.no_grad():
             others.copy_(parameter)
+    taken, predicted, near = map(np.stack, (taken, predicted, near))
+    evidence.close(taken, predicted, tolerance=near, unit="as torch's parameter")
 
 
 @verifies(optimizer.ADAGRAD)
@@ -258,12 +262,10 @@ def test_sums_never_shrink(impl, evidence, device, options, shapes, seed):
         for each in followed:
             each.step()
         stepping.step()
-        for parameter, old in zip(parameters, before, strict=True):
-            added = squares_of(stepping, parameter) - old
-            at = {"dtype": parameter.dtype, "gradient": parameter.grad}
-            evidence.at_least(float(added.min(initial=0)), 0.0, unit="added to a sum", **at)
-            if parameter.grad is None:
-                evidence.at_most(float(added.max(initial=0)), 0.0, unit="added to a sum", **at)
+        added = [squares_of(stepping, parameter) - old for parameter, old in zip(parameters, before, strict=True)]
+        evidence.at_least(min(float(each.min(initial=0)) for each in added), 0.0, unit="added to a sum")
+        unused = [each for each, parameter in zip(added, parameters, strict=True) if parameter.grad is None]
+        evidence.equal([each.any() for each in unused], [False] * len(unused), unit="as growth without a gradient")
     adds_up(evidence, followed, stepping)
 
 
@@ -303,7 +305,8 @@ def test_a_large_history_shortens_the_step(impl, evidence, device, exponent, tim
     g = 10**exponent
     for _ in range(times):
         parameter.grad = torch.tensor([g, 4 * g], device=device)
-        moves(evidence, [followed], stepping.step)
+        followed.step()
+        stepping.step()
     before = exactly(parameter)
     parameter.grad = torch.tensor([g, g], device=device)
     moves(evidence, [followed], stepping.step)
