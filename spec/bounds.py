@@ -355,6 +355,7 @@ def scaled(dtype: torch.dtype) -> float:
     return compounded(gamma(3, dtype), unit_roundoff(torch.float64))
 
 
+@functools.cache
 def summed(steps: int, dtype: torch.dtype) -> float:
     """Bound the relative error of Σ g² over so many steps: no term is negative, each is rounded, and so is each sum.
 
@@ -363,6 +364,7 @@ def summed(steps: int, dtype: torch.dtype) -> float:
     return compounded(*(gamma(2 * steps, kind) for kind in (*_stages(dtype), torch.float64)))
 
 
+@functools.cache
 def adapted(steps: int, dtype: torch.dtype, device: torch.device) -> float:
     """Bound the relative error of lr·g/√(G + ε) after so many steps, whatever the order of product and quotient.
 
