@@ -138,9 +138,9 @@ def told(call):
     return "no error"
 
 
-def loads(impl, path, model, optimizer, steps):
-    """Load, and note the step."""
-    steps.append(impl.checkpoint.load(path, model, optimizer))
+def loads(impl, path, model, optimizer, loaded):
+    """Load, and note the step and the random states."""
+    loaded.append((impl.checkpoint.load(path, model, optimizer), [read() for read, _ in guard.STREAMS.values()]))
 
 
 def names(evidence, said, *words, **inputs):
@@ -296,7 +296,7 @@ def test_random_numbers_go_on_where_they_were(impl, evidence, tmp_path):
 def test_a_step_is_a_whole_number(impl, evidence, tmp_path):
     """NumPy's integers and large ones come back as Python's; a negative step and what is no integer raise."""
     model, optimizer = network(1)
-    for step in (0, np.int64(2**40), np.int32(5), np.uint32(2**32 - 1), 2**62):
+    for step in (0, np.int64(2**40), np.int32(5), np.uint32(2**32 - 1), 2**62 + 1):
         impl.checkpoint.save(tmp_path / "checkpoint", model, optimizer, step)
         with guard.watched():
             loaded = impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer)
@@ -309,7 +309,9 @@ def test_a_step_is_a_whole_number(impl, evidence, tmp_path):
         )
     evidence.equal([each.name for each in tmp_path.iterdir()], ["checkpoint"], unit="in the folder")
     with guard.watched():
-        evidence.equal(impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer), 2**62, unit="steps in the old")
+        evidence.equal(
+            impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer), 2**62 + 1, unit="steps in the old"
+        )
 
 
 @verifies(checkpoint.RESUME)
@@ -431,6 +433,9 @@ def test_a_damaged_file_is_refused_or_loads_as_saved(impl, evidence, tmp_path):
     with guard.watched():
         draws()  # so that the random states in the file are not those of now
         impl.checkpoint.save(path, *saved, 3)
+    intact = []
+    with guard.watched():
+        loads(impl, path, *network(2), intact)
     content = path.read_bytes()
     flips = [(len(content) * n // FLIPS + n * 7, 1 << n % 8) for n in range(FLIPS)]
     for what, altered in {
@@ -444,11 +449,13 @@ def test_a_damaged_file_is_refused_or_loads_as_saved(impl, evidence, tmp_path):
         damaged.write_bytes(altered)
         model, optimizer = network(2)
         before = everything(model, optimizer)
-        steps = []
+        loaded = []
         with guard.watched() as left:
-            said = told(partial(loads, impl, damaged, model, optimizer, steps))
-        if steps:  # the damage did no harm: a date in the file, say
-            evidence.equal(steps, [3], unit="as the steps", damage=what)
+            said = told(partial(loads, impl, damaged, model, optimizer, loaded))
+        if loaded:  # the damage did no harm: a date in the file, say
+            evidence.equal(loaded[0][0], 3, unit="as the step", damage=what)
+            streams = "as saved" if loaded == intact else "others"
+            evidence.equal(streams, "as saved", unit="random states", damage=what)
             same(evidence, model, optimizer, everything(*saved), "as it was saved")
             continue
         names(evidence, said, "file-7", damage=what)
