@@ -1,11 +1,11 @@
-"""§2.2.4: the FLOP/s of products, against what the device promises."""
+"""§2.2.4: FLOP/s and bytes/s, against what the device promises, and how time grows with FLOPs."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from spec import benchmarks
+from spec import benchmarks, bounds
 from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import throughput
@@ -87,3 +87,127 @@ def test_the_notes_product_reaches_a_part_of_what_is_promised(evidence, meter, a
     work = largest(lambda points: multiply(points, 2 * points, points // 2, dtype, accelerator), points)
     rate = meter.rate(f"the notes' product in {str(dtype).removeprefix('torch.')}", work, accelerator)
     benchmarks.within_promise(evidence, rate)
+
+
+def swept(dtype, device, largest_rows):
+    """Return square products from 1/8 of the largest size on, doubling."""
+    rows = [largest_rows >> power for power in (3, 2, 1, 0)]
+    return {f"{rows} rows": largest(lambda side: square(side, dtype, device), rows) for rows in rows}
+
+
+@verifies(throughput.MFU)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+def test_no_size_of_product_exceeds_the_promise(evidence, meter, device, dtype):
+    """A coarse-to-fine sweep over sizes finds the achievable peak, which is no more than the promised one."""
+    if device.type == "mps" and dtype is torch.float64:
+        pytest.skip("MPS has no float64")
+    most = affordable(dtype, device, meter.budget) if meter.timed else UNTIMED
+    coarse = meter.rates(swept(dtype, device, most), device)
+    best = max(coarse.values(), key=lambda rate: rate.flop_per_second).work.shape[0]
+    between = [best * eighths // 8 for eighths in (6, 7, 9, 10, 12)]
+    works = {f"{rows} rows": largest(lambda side: square(side, dtype, device), rows) for rows in between}
+    for rate in (*coarse.values(), *meter.rates(works, device).values()):
+        benchmarks.within_promise(evidence, rate)
+
+
+@verifies(throughput.TIMING)
+def test_time_grows_with_the_flops(evidence, meter, device):
+    """Past the knee, 8 times the FLOPs take 8 times as long; a device that is not full yet takes less."""
+    rows = affordable(torch.float32, device, meter.budget) if meter.timed else UNTIMED
+    works = {f"1/{part**3} of the FLOPs": square(rows // part, torch.float32, device) for part in (1, 2, 4)}
+    whole, eighth, _ = meter.rates(works, device).values()
+    benchmarks.decided(evidence, whole, eighth)
+    ratio = whole.seconds / eighth.seconds
+    if not 8 / bounds.CLEARLY <= ratio <= 8 * bounds.CLEARLY and ratio / 8 > 1 / bounds.UNDECIDED:
+        evidence.ambiguous(
+            f"8 times the FLOPs take {ratio:.1f} times as long: the device is not full, or its clock changed"
+        )
+    evidence.at_least(ratio, 8 / bounds.CLEARLY, unit="times as long for 8 times the FLOPs", rows=rows)
+
+
+@verifies(throughput.TIMING)
+def test_the_values_hardly_matter(evidence, meter, device):
+    """A product of random values, which draws more power, takes less than twice as long as one of ones."""
+    rows = affordable(torch.float32, device, meter.budget) if meter.timed else UNTIMED
+    random = square(rows, torch.float32, device)
+    ones = torch.ones(rows, rows, device=device)
+    works = {"random values": random, "ones": replace(random, run=lambda: ones @ ones)}
+    rates = meter.rates(works, device)
+    benchmarks.decided(evidence, *rates.values())
+    ratio = rates["random values"].seconds / rates["ones"].seconds
+    if bounds.CLEARLY < ratio < bounds.UNDECIDED:
+        evidence.ambiguous(f"random values take {ratio:.2f} times as long as ones")
+    evidence.at_most(ratio, bounds.CLEARLY, unit="times as long as ones", rows=rows)
+
+
+def streams(side, device):
+    """Return work that memory bounds, and products of growing intensity: from 0 FLOPs per byte on."""
+    generator = torch.Generator(device).manual_seed(side)
+    x, y = (torch.rand(side, side, generator=generator, device=device) for _ in range(2))
+    out = torch.empty_like(x)
+    works = {
+        "copy": Work(lambda: out.copy_(x), bytes=2 * x.nbytes, dtype=x.dtype, shape=(side, side)),
+        "add": Work(lambda: torch.add(x, y, out=out), side**2, 3 * x.nbytes, x.dtype, (side, side)),
+        "sum": Work(lambda: x.sum(1), side * (side - 1), x.nbytes, x.dtype, (side, side)),
+    }
+    for columns in (1, 16, 256):
+        thin = torch.rand(side, columns, generator=generator, device=device)
+        works[f"product with {columns} columns"] = Work(
+            lambda thin=thin: x @ thin,
+            2 * side**2 * columns,
+            x.nbytes + 2 * thin.nbytes,
+            x.dtype,
+            (side, side, columns),
+        )
+    return works
+
+
+@verifies(throughput.MFU)
+def test_nothing_lies_above_the_roofline(evidence, meter, device):
+    """From a copy to a product, no work exceeds the promised FLOP/s, nor the bytes/s of the promised bandwidth."""
+    side = {"cpu": 4096}.get(device.type, 16384) if meter.timed else UNTIMED
+    side = fitting.affordable(side, device, bytes_of=lambda side: 4 * side**2 * 4)
+    for rate in meter.rates(streams(side, device), device, flush=True).values():
+        benchmarks.within_bandwidth(evidence, rate)
+        if rate.work.flops:
+            benchmarks.within_promise(evidence, rate)
+
+
+@verifies(throughput.MFU)
+def test_tf32_products_are_held_to_tf32s_promise(evidence, meter, accelerator):
+    """Where products of float32 may be rounded to TF32, they stay below the dense peak of TF32."""
+    if accelerator.type != "cuda":
+        pytest.skip(f"{accelerator.type} has no TF32")
+    rows = affordable(torch.float32, accelerator, meter.budget) if meter.timed else UNTIMED
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        work = largest(lambda side: square(side, torch.float32, accelerator), rows)
+        rate = meter.rate("TF32 product", work, accelerator)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    benchmarks.within_promise(evidence, rate)
+
+
+def scaled(rows, device):
+    """Return the work of one product of float8 matrices, with scales of 1, to bfloat16."""
+    generator = torch.Generator(device).manual_seed(rows)
+    a, b = (torch.rand(rows, rows, generator=generator, device=device).to(torch.float8_e4m3fn) for _ in range(2))
+    one = torch.ones((), device=device)
+    size = 2 * rows**2 + 2 * rows**2  # two operands of a byte per value, and a result of two
+    return Work(
+        lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16), 2 * rows**3, size, a.dtype, (rows,) * 3
+    )
+
+
+@verifies(throughput.MFU)
+def test_float8_products_are_held_to_float8s_promise(evidence, meter, accelerator):
+    """Products of float8 stay below its dense peak, on a device that multiplies it."""
+    rows = affordable(torch.bfloat16, accelerator, meter.budget) if meter.timed else UNTIMED
+    try:
+        work = largest(lambda side: scaled(side, accelerator), rows)
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        if fitting.out_of_memory(error):
+            raise
+        pytest.skip(f"this device multiplies no float8: {str(error).splitlines()[0]}")
+    benchmarks.within_promise(evidence, meter.rate("float8 product", work, accelerator))
