@@ -1,5 +1,6 @@
 """The receipt: versions, devices and settings that a verdict depends on; no host, user or serial number."""
 
+import datetime
 import os
 import platform
 import re
@@ -22,6 +23,7 @@ BUILT_WITH = {
 def receipt(implementation: str, profile: str, seed: str, chosen: list[torch.device]) -> dict[str, Any]:
     """Return what this run is measured on, in plain JSON values."""
     return {
+        "date": datetime.date.today().isoformat(),
         "implementation": implementation,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
