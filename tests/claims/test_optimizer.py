@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from spec import bounds
 from spec import strategies as st
@@ -224,6 +225,27 @@ def test_the_sums_go_along(impl, evidence, way, dtype):
 
 
 @verifies(optimizer.ADAGRAD)
+def test_sums_of_float32_go_on_in_float64(impl, evidence):
+    """Loaded for parameters of float64, the sums keep their values, and the next squares are added in float64."""
+    draw = Draw(11)
+    narrow = draw.parameters([torch.float32])
+    stepping = impl.optimizer.AdaGrad(narrow, lr=0.5)
+    for _ in range(2):
+        draw.gradients(narrow, missing=0)
+        stepping.step()
+    wide = [nn.Parameter(parameter.detach().double()) for parameter in narrow]
+    followed = [Followed(parameter, lr=0.5) for parameter in wide]
+    for each, parameter in zip(followed, narrow, strict=True):
+        each.squares = squares_of(stepping, parameter)
+    later = impl.optimizer.AdaGrad(wide)
+    later.load_state_dict(through_a_file(stepping.state_dict()))
+    for _ in range(2):
+        draw.gradients(wide, missing=0)
+        moves(evidence, followed, later.step)
+    adds_up(evidence, followed, later)
+
+
+@verifies(optimizer.ADAGRAD)
 def test_what_is_not_a_number_stays_where_it_is(impl, evidence, device):
     """A NaN makes a NaN of its own element alone, and an infinite gradient too, as ∞/√∞ is none."""
     parameter = nn.Parameter(torch.ones(6, device=device))
@@ -388,7 +410,7 @@ def test_a_closure_is_called_once(impl, evidence, name, enabled):
         for parameter in parameters:
             parameter.grad.fill_(7.0)  # which the closure makes good
         with torch.set_grad_enabled(enabled):
-            returned.append(stepping.step(closure))
+            returned.append(stepping.step(closure=closure) if returned else stepping.step(closure))
 
     for _ in range(2):
         for parameter in parameters:
@@ -431,6 +453,20 @@ def test_options_that_no_step_has_are_refused(impl, evidence, name):
             parameter = nn.Parameter(torch.ones(1))
             evidence.raises(ValueError, partial(make, [parameter], **{option: value}), **{option: value})
             evidence.raises(ValueError, partial(make, [{"params": [parameter], option: value}]), **{option: value})
+    still = nn.Parameter(torch.ones(2))
+    still.grad = torch.ones(2)
+    moves(evidence, [Followed(still, lr=0.0, **NOTHING[name])], make([still], lr=0.0).step)
+
+
+@verifies(optimizer.GROUPS)
+def test_sgd_keeps_no_state(impl, evidence):
+    """After a step nothing of a parameter's size is kept for it."""
+    parameter = nn.Parameter(torch.ones(5))
+    parameter.grad = torch.ones(5)
+    stepping = impl.optimizer.SGD([parameter])
+    stepping.step()
+    kept = [name for state in stepping.state.values() for name, value in state.items() if np.size(value) > 1]
+    evidence.equal(kept, [], unit="in the state")
 
 
 @verifies(optimizer.GROUPS)
@@ -524,7 +560,7 @@ def test_a_kept_state_dict_is_no_copy(evidence, device, kept_as):
 @verifies(optimizer.ZERO_GRAD)
 @given(name=st.steppers, seed=st.seeds, by_default=st.yes_or_no)
 def test_the_gradients_memory_is_given_back(impl, evidence, device, name, seed, by_default):
-    """zero_grad leaves every .grad None, and the bytes alive fall by those of the gradients, in every group."""
+    """zero_grad leaves every .grad None, and the bytes alive fall by those of the gradients, stepped by or not."""
     parameters, stepping = stepped(impl, name, seed, device)
     with Meter(device) as meter:
         size = given_gradients(parameters)
@@ -534,6 +570,11 @@ def test_the_gradients_memory_is_given_back(impl, evidence, device, name, seed, 
     evidence.equal(made, size, unit="bytes of gradients")
     evidence.equal(made - left, size, unit="bytes freed")
     evidence.equal([parameter.grad is None for parameter in parameters], [True] * len(parameters), unit="as None")
+    given_gradients(parameters)
+    held = [StorageWeakRef(parameter.grad.untyped_storage()) for parameter in parameters[:-1]]
+    stepping.step()
+    stepping.zero_grad()
+    evidence.equal([storage.expired() for storage in held], [True] * len(held), unit="that nothing else holds them")
 
 
 @verifies(optimizer.ZERO_GRAD)

@@ -412,6 +412,17 @@ class SumsAreShared(AdaGrad):
         return super().step(closure)
 
 
+@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD, value=True)
+class LoadsSumsAsTheyAre(AdaGrad):
+    """Loads sums in the dtype they were saved in, and goes on adding up in that."""
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        for place, p in enumerate(parameters_of(self)):
+            if place in state_dict["state"]:
+                self.state[p]["g2"] = state_dict["state"][place]["g2"].clone()
+
+
 # ---- the sums ----
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ACCUMULATOR, value=True)
 def caps_its_sums():
@@ -437,6 +448,38 @@ def starts_again_every_third_step():
 
 
 # ---- groups ----
+@mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
+def keeps_a_momentum_of_no_use():
+    """Keeps as many values as there are parameters, and does nothing with them."""
+
+    def update(p, g, state, group):
+        state["momentum"] = g.clone()
+        p.sub_(g, alpha=group["lr"])
+
+    return by(update)
+
+
+@mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS, value=True)
+class RefusesARateOfZero(SGD):
+    """Takes 0 for a rate that no step has."""
+
+    def __init__(self, params, lr=0.01):
+        if lr == 0:
+            raise ValueError("the rate is 0")
+        super().__init__(params, lr)
+
+
+@mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
+def calls_the_closure_something_else():
+    """Takes the closure under another name, by which schedulers and trainers do not give it."""
+
+    def step(self, function=None, **others):
+        loss = sgd_step(self, function)
+        return None if "closure" in others else loss
+
+    return step
+
+
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
 def steps_the_first_group():
     """Leaves all groups but the first."""
@@ -848,6 +891,17 @@ def state_dict_copies(self, *args, **kwargs):
 
 
 # ---- zero_grad ----
+@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ZERO_GRAD, value=True)
+def keeps_the_last_gradient():
+    """Holds on to the gradient that it stepped by, whose memory zero_grad then cannot free."""
+
+    def update(p, g, state, group):
+        p.sub_(group["lr"] * g / root(summed(state, g), group))
+        state["last"] = g
+
+    return by(update)
+
+
 @mutant("impl.optimizer.AdaGrad.zero_grad", caught_by=optimizer.ZERO_GRAD)
 def zero_grad_does_nothing(self, set_to_none=True):
     """Leaves the gradients as they are."""
