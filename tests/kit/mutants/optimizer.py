@@ -412,7 +412,7 @@ class SumsAreShared(AdaGrad):
         return super().step(closure)
 
 
-@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD, value=True)
+@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
 class LoadsSumsAsTheyAre(AdaGrad):
     """Loads sums in the dtype they were saved in, and goes on adding up in that."""
 
@@ -459,14 +459,12 @@ def keeps_a_momentum_of_no_use():
     return by(update)
 
 
-@mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS, value=True)
-class RefusesARateOfZero(SGD):
-    """Takes 0 for a rate that no step has."""
+@mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
+class TakesARateOfZeroForNone(SGD):
+    """Steps by the default rate where the rate is 0."""
 
     def __init__(self, params, lr=0.01):
-        if lr == 0:
-            raise ValueError("the rate is 0")
-        super().__init__(params, lr)
+        super().__init__(params, lr or 0.01)
 
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
