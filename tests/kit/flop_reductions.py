@@ -265,3 +265,18 @@ case("moved about", lambda x: torch.cat([x.T.contiguous().view(3, 5), x.clone()]
 case("where and compare", lambda x: torch.where(x > 0, x, torch.zeros(())), X)(
     lambda tally, x: np.vectorize(lambda n: n if n.value > 0 else type(n)(0, tally), otypes=[object])(x)
 )
+case("distances by absolute values", lambda x, y: torch.cdist(x, y, p=1.0), X, (4, 5))(
+    lambda _, x, y: total(np.moveaxis(abs(x[:, None] - y), -1, 0))
+)
+
+
+@case("accumulating at places", lambda x, y: x.index_put((ROWS, COLUMNS), y, accumulate=True), X, (2, 3))
+def _(_, x, y):
+    result = x.copy()
+    for i, j in np.ndindex(2, 3):
+        place = int(ROWS[i, 0]), int(COLUMNS[j])
+        result[place] = result[place] + y[i, j]
+    return result
+
+
+ROWS, COLUMNS = torch.tensor([[1], [1]]), torch.tensor([0, 4, 0])

@@ -32,6 +32,17 @@ def test_a_product_with_an_activation():
     assert each.uncounted == {"aten._addmm_activation (its elementwise work)": 1}
 
 
+def test_differences_of_complex_numbers_and_a_fused_norm():
+    x = values(3, 5)
+    z = torch.complex(x, x)
+    assert counted(torch.sub, z, z).flops == Flops(elementwise=2 * 15)
+    packet = torch.ops.aten._fused_rms_norm
+    for weight, each in ((None, 3 * 5 + 3), (x[0], 4 * 5 + 3)):  # squares, additions, products; a root, 1/…, + ε, / n
+        counter = FlopCounter()
+        counter.flop_registry[packet](x, [5], weight, 1e-5, out_val=None)
+        assert counter.elementwise == 3 * each
+
+
 @pytest.mark.parametrize("name", elementwise.ONE.split())
 def test_an_elementary_operation_is_one_per_element(name):
     packet = getattr(torch.ops.aten, name)
