@@ -80,7 +80,7 @@ def moves(evidence, followed, step):
     expected = [each.step() for each in followed]
     step()
     for each, gradient, goal in zip(followed, before, expected, strict=True):
-        at = {"gradient": gradient, "dtype": each.parameter.dtype, "lr": each.lr, "eps": each.eps, "step": each.steps}
+        at = {"lr": each.lr, "eps": each.eps, "step": each.steps, "dtype": each.parameter.dtype, "gradient": gradient}
         evidence.close(exactly(each.parameter), goal.parameter, tolerance=goal.near, unit="as the parameter", **at)
     still = [each.parameter.requires_grad for each in followed]
     evidence.equal(still, learning, unit="as what requires grad")

@@ -447,7 +447,47 @@ def starts_again_every_third_step():
     return adagrad(root, total=total)
 
 
+@mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.ACCUMULATOR), value=True)
+def keeps_the_largest_square():
+    """Keeps the largest square instead of the sum."""
+
+    def total(state, g):
+        state["g2"] = torch.maximum(state.get("g2", torch.zeros_like(g)), g * g)
+        return state["g2"]
+
+    return adagrad(root, total=total)
+
+
+@mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.ACCUMULATOR), value=True)
+def starts_from_epsilon():
+    """Starts the sum from ε, so that each step is right and the sum is not."""
+
+    def total(state, g):
+        state["g2"] = state.get("g2", 1e-5) + g * g
+        return state["g2"] - 1e-5
+
+    return adagrad(root, total=total)
+
+
 # ---- groups ----
+@mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.GROUPS), value=True)
+def stops_where_there_is_no_gradient():
+    """Leaves the rest of a group once a parameter has no gradient."""
+
+    def step(self, closure=None):
+        groups = self.param_groups
+        self.param_groups = []
+        for group in groups:
+            used = [p.grad is not None for p in group["params"]]
+            end = used.index(False) if False in used else len(used)
+            self.param_groups.append(group | {"params": group["params"][:end]})
+        loss = adagrad_step(self, closure)
+        self.param_groups = groups
+        return loss
+
+    return step
+
+
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def keeps_a_momentum_of_no_use():
     """Keeps as many values as there are parameters, and does nothing with them."""
@@ -1080,6 +1120,23 @@ class LooksAtLaterGroupsToo(AdaGrad):
         super().add_param_group(param_group)
         if any(p.is_complex() for p in self.param_groups[-1]["params"]):
             raise ValueError("complex parameters")
+
+
+@twin("impl.optimizer.AdaGrad.step", value=True)
+def skips_gradients_that_are_all_zero():
+    """Does nothing for a parameter whose gradient is 0 everywhere."""
+
+    def update(p, g, state, group):
+        if g.any():
+            p.sub_(group["lr"] * g / root(summed(state, g), group))
+
+    return by(update)
+
+
+@twin("impl.optimizer.AdaGrad.step", value=True)
+def takes_the_hypotenuse():
+    """Divides by the hypotenuse of √G and √ε."""
+    return adagrad(lambda g2, group: torch.hypot(g2.sqrt(), torch.full_like(g2, group["eps"]).sqrt()))
 
 
 @twin("impl.optimizer.SGD.step", value=True)
