@@ -86,8 +86,9 @@ def sample_batch(
     _check_file(tokens)
     starts = torch.randint(windows, (batch_size,), generator=generator)
     flat = np.ascontiguousarray(tokens)
-    every = np.ndarray((windows, sequence_length), flat.dtype, flat, strides=flat.strides * 2)  # all windows, no copy
-    batch = torch.from_numpy(every[starts.numpy()].astype(np.int64))
+    window = np.dtype((np.void, sequence_length * flat.itemsize))  # one item, which is copied at one go
+    chosen = np.ndarray(windows, window, flat, strides=flat.strides)[starts.numpy()]
+    batch = torch.from_numpy(np.ndarray((batch_size, sequence_length), flat.dtype, chosen).astype(np.int64))
     return batch if str(device) == "cpu" else _sent(batch, torch.device(device))
 
 
