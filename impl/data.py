@@ -74,7 +74,7 @@ def sample_batch(
 
     Raises ValueError where the tokens are fewer than a window, for a negative size, for tokens of several dimensions,
     and where the file that tokens from `open_tokens`, or a part of them, lie in was cut, replaced or written to since;
-    TypeError for a size that is no integer, and for tokens that are not.
+    OSError where it is gone; TypeError for a size that is no integer, and for tokens that are not.
     """
     batch_size, sequence_length = index(batch_size), index(sequence_length)
     if tokens.ndim != 1:

@@ -88,6 +88,8 @@ def sample_after(path, change):
     data.sample_batch(tokens, 4, 16)
     if change.startswith("cut"):
         os.truncate(path, 4096)
+    elif change == "removed":
+        os.unlink(path)
     elif change == "overwritten":
         np.ones(2**20, np.uint16).tofile(path)
     elif change == "replaced":
@@ -95,7 +97,7 @@ def sample_after(path, change):
         os.replace(path + ".new", path)
     try:
         return str(data.sample_batch(tokens, 64, 16).shape)
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         return str(error)
 
 
@@ -105,6 +107,7 @@ def sample_after(path, change):
         ("none", "torch.Size([64, 16])"),
         ("cut", "{}: was cut to 4096 bytes since it was opened"),
         ("cut under a part", "{}: was cut to 4096 bytes since it was opened"),
+        ("removed", "[Errno 2] No such file or directory: '{}'"),
         ("overwritten", "{}: was written to since it was opened"),
         ("replaced", "{}: another file was put in its place since it was opened"),
     ],
