@@ -26,7 +26,7 @@ def mixed_precision_step(
     weights anew. The loss is the mean squared error in float32 between the prediction and y, of one shape. Gradients of
     earlier steps do not count. Parameters, gradients and the optimizer's state stay float32.
 
-    With a `scaler`, a torch.amp.GradScaler, the loss is scaled on its way back, so that small float16 gradients survive;
+    With a `scaler`, a torch.amp.GradScaler, the loss is scaled on its way back, so that small float16 gradients last;
     where a gradient overflows, the step is left out and the scale lowered. The scaler is updated once in any case.
     Without one nothing is scaled. With `max_norm`, the gradients of all the optimizer's parameters are scaled down
     together where their Euclidean norm, after unscaling, is larger. The order is scale, backward, unscale, clip, step,
