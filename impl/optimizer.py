@@ -16,8 +16,8 @@ class SGD(torch.optim.Optimizer):
     A torch.optim.Optimizer: `params` are parameters, or groups of them that may have an `lr` of their own. Each of them
     is stepped once in `step()`, in place and by its group's present `lr`, and its gradient stays as it is; one whose
     gradient is None is skipped. `step(closure)` first calls `closure()` once, with gradients enabled, and returns the
-    loss that it returned; `step()` returns None. `add_param_group`, `zero_grad`, `state_dict`, `load_state_dict`,
-    copies, hooks and schedulers work as they do with torch's own optimizers.
+    loss that it returned; `step()` returns None. SGD keeps nothing of a parameter's size in `state`. `add_param_group`,
+    `zero_grad`, `state_dict`, `load_state_dict`, copies, hooks and schedulers work as with torch's own optimizers.
 
     Raises ValueError for an `lr` that is negative or not finite, also that of a group; RuntimeError for a complex
     parameter or a sparse gradient, at the latest in `step()`, with a message that says so, and leaves that parameter
