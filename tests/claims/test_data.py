@@ -42,8 +42,11 @@ def spread(dtype, places):
 
 def sparse(path, size):
     """Make a file of zeros that takes no room."""
-    with path.open("wb") as file:
-        file.truncate(size)
+    try:
+        with path.open("wb") as file:
+            file.truncate(size)
+    except OSError as error:  # some file systems end at 4 GiB
+        pytest.skip(f"no file of {size} bytes here: {error.strerror}")
     return path
 
 
