@@ -12,10 +12,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Expected(NamedTuple):
-    """Where a step is to take a parameter: float64 values, with the tolerance of each."""
+    """Where a step is to take a parameter, with the tolerance of each value, and its gradient; all in float64."""
 
     parameter: Array
     near: Array
+    gradient: Array | None
 
 
 class Followed:
@@ -39,7 +40,7 @@ class Followed:
         parameter, dtype, device = self.parameter, self.parameter.dtype, self.parameter.device
         p = exactly(parameter)
         if parameter.grad is None:
-            return Expected(p, np.zeros_like(p))
+            return Expected(p, np.zeros_like(p), None)
         g = exactly(parameter.grad)
         self.squares = self.squares + g * g
         self.steps += 1
@@ -49,7 +50,7 @@ class Followed:
             move = self.lr * g / np.sqrt(self.squares + self.eps)
             relative = bounds.adapted(self.steps, dtype, device)
         near = bounds.moved(np.abs(p - move), np.abs(move), relative, dtype)
-        return Expected(p - move, np.where(g == 0, 0.0, near))
+        return Expected(p - move, np.where(g == 0, 0.0, near), g)
 
 
 def exactly(tensor: Tensor) -> Array:

@@ -86,7 +86,7 @@ def test_what_has_no_gradient_stays():
     """Without a gradient, and where it is 0, nothing is allowed but what was there."""
     parameter = nn.Parameter(torch.tensor([1.0, 2.0]))
     followed = Followed(parameter)
-    assert [each.tolist() for each in followed.step()] == [[1.0, 2.0], [0.0, 0.0]]
+    assert [each if each is None else each.tolist() for each in followed.step()] == [[1.0, 2.0], [0.0, 0.0], None]
     parameter.grad = torch.tensor([0.0, 1.0])
     goal = followed.step()
     assert (goal.parameter[0], goal.near[0], followed.steps) == (1.0, 0.0, 1)
