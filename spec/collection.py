@@ -55,6 +55,18 @@ def problems(items: Sequence[pytest.Item], chapters: Sequence[Chapter], whole: b
             yield f"claim {claim_id} is {standing!r} but no @refutes test shows where the notes' wording fails"
 
 
+def in_the_notes_order(items: Sequence[pytest.Item], chapters: Sequence[Chapter]) -> list[pytest.Item]:
+    """Return the tests chapter by chapter, each folder's for itself; else in the order they were found in."""
+    place = {claim.id: place for place, chapter in enumerate(chapters) for claim in chapter.claims}
+    folders = list(dict.fromkeys(item.path.parent for item in items))
+
+    def key(item: pytest.Item) -> tuple[int, int]:
+        ties = claims_of(item)
+        return folders.index(item.path.parent), place.get(ties[0][0], -1) if ties else -1
+
+    return sorted(items, key=key)
+
+
 def unknown_claims(markexpr: str, chapters: Sequence[Chapter]) -> Iterator[str]:
     """Yield one line for each claim id in a -m expression that no chapter states."""
     ids = [claim.id for chapter in chapters for claim in chapter.claims]

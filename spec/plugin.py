@@ -145,6 +145,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             raise pytest.UsageError(*faults)
         config.workeroutput[FAULTS] = faults  # xdist takes an error of a worker's for a crash
         items.clear()
+    items[:] = collection.in_the_notes_order(items, config.stash[CHAPTERS])
     for item in items:
         if "meter" in getattr(item, "fixturenames", ()):
             benchmarks.prepare(item)

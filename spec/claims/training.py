@@ -15,8 +15,8 @@ RECOVERS_WEIGHTS = chapter.claim(
 HEAD_ONLY = chapter.claim(
     "head-only",
     says="With no hidden layers only the final layer is left.",
-    law="with num_layers = 0 the model's one parameter is the (D, 1) head, and its output x·head; each layer more brings"
-    " a (D, D) matrix",
+    law="with num_layers = 0 the model's one parameter is the (D, 1) head, and its output x·head; each layer more "
+    "brings a (D, D) matrix",
 )
 
 ARGUMENTS = chapter.claim(
