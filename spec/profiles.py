@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-EXAMPLES = {"quick": 10, "default": 30, "thorough": 2000, "ci": 30}
+EXAMPLES = {"quick": 10, "default": 20, "thorough": 2000, "ci": 20}
 
 
 def register(implementation: str) -> None:
