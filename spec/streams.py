@@ -34,4 +34,5 @@ def seed_torch(seed: int, device: torch.device = CPU) -> None:
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
     else:
-        torch.get_device_module(device).manual_seed(seed)
+        with torch.accelerator.device_index(device.index):  # it seeds whichever device is current
+            torch.get_device_module(device).manual_seed(seed)

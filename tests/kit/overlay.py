@@ -137,6 +137,8 @@ def _in_child(arguments: list[str], overlay: Overlay | None, told: Path, printed
         for name in [name for name in os.environ if name.startswith("PYTEST_")]:
             del os.environ[name]
         torch.set_num_threads(1)  # a fork has none of its parent's OpenMP threads, and would wait for them for ever
+        torch.accelerator.device_count = lambda: 0  # nor can it go on using its parent's accelerators,
+        torch.cuda.is_available = lambda: False  # the stream of which Adam asks about
         recorder = _Recorder()
         if overlay is not None:
             overlay.apply()
