@@ -16,7 +16,8 @@ def test_a_large_product_takes_most_of_the_time_and_less_than_its_share(evidence
     """A product of n × n matrices takes longer than an elementwise pass, and less than 2n times as long."""
     large = 1024 if device.type == "cpu" else 8192  # n where the device is full, and 2n far from any ratio of speeds
     n = large if timed else 64
-    x, y = torch.ones(n, n, device=device), torch.empty(n, n, device=device)
+    x = torch.rand(n, n, generator=torch.Generator(device).manual_seed(n), device=device)
+    y = torch.empty_like(x)
 
     def product():
         return torch.mm(x, x, out=y)

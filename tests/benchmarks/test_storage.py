@@ -28,7 +28,7 @@ def test_copying_a_transposed_matrix_is_not_faster(evidence, benchmark, device, 
     """A large matrix is not copied faster across its storage, column by column, than along it."""
     large = 4096 if device.type == "cpu" else 8192  # several times what a cache holds
     side = large if timed else 64
-    matrix = torch.ones(side, side, device=device)
+    matrix = torch.rand(side, side, generator=torch.Generator(device).manual_seed(side), device=device)
     copy = torch.empty_like(matrix)
 
     def along():
