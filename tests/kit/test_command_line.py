@@ -164,7 +164,7 @@ def test_a_skeleton_has_the_references_names_and_none_of_its_code(written, chapt
     reference = importlib.import_module(f"impl.{chapter}")
     mine = load(written[0] / "homework" / f"{chapter}.py")
     assert mine.__all__ == reference.__all__
-    assert mine.__doc__ == reference.__doc__
+    assert mine.__doc__ == inspect.cleandoc(reference.__doc__)
     for name in reference.__all__:
         public = getattr(reference, name)
         if not callable(public):

@@ -21,9 +21,11 @@ ENOUGH = 3  # mutants of a claim that impl takes part in; a claim about the plat
 def test_a_wrong_implementation_is_caught(wrong):
     """Each claim that the mutant names fails, with a message of its own."""
     for claim in wrong.claims:
-        modules = overlay.modules_of(claim.split(".")[0])
-        ran = overlay.run("--benchmark-enable", "-m", f"claim(id={claim!r})", *modules, overlay=wrong)
+        chosen = ("-m", f"claim(id={claim!r})", *overlay.modules_of(claim.split(".")[0]))
+        ran = overlay.run(*chosen, overlay=wrong)
         assert ran.tests, ran.output
+        if not any(test["outcome"] == "failed" for test in ran.tests):  # it may be a matter of time
+            ran = overlay.run("--benchmark-enable", *chosen, overlay=wrong)
         if {test["outcome"] for test in ran.tests} == {"skipped"}:
             pytest.skip(f"{claim}: {ran.tests[0]['message']}")
         messages = [test["message"] for test in ran.tests if test["outcome"] == "failed"]
