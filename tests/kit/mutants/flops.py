@@ -104,19 +104,13 @@ def rounds_fractions(points, inputs, outputs):
     )
 
 
-@mutant("impl.flops.matmul", caught_by=flops.MATMUL)
+@twin("impl.flops.matmul")
 def does_not_say_which(points, inputs, outputs):
-    """Refuses a size without the argument's name."""
+    """Refuses a size without the argument's name, which the contract does not ask for."""
     try:
         return matmul(points, inputs, outputs)
     except (ValueError, TypeError) as error:
         raise type(error)("bad size") from None
-
-
-@mutant("impl.flops.matmul", caught_by=flops.MATMUL)
-def names_the_wrong_argument(points, inputs, outputs):
-    """Refuses any size as if it were the first."""
-    return matmul(points, 1, 1) * (matmul(inputs, outputs, 1) // 2) if min(inputs, outputs) >= 0 else matmul(-1, 1, 1)
 
 
 @mutant("impl.flops.matmul", caught_by=flops.MATMUL)
