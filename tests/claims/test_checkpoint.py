@@ -143,10 +143,9 @@ def loads(impl, path, model, optimizer, loaded):
     loaded.append((impl.checkpoint.load(path, model, optimizer), [read() for read, _ in guard.STREAMS.values()]))
 
 
-def names(evidence, said, *words, **inputs):
-    """Require that an error names these."""
-    for word in words:
-        evidence.equal(f"an error that names {word}" if word in said else said, f"an error that names {word}", **inputs)
+def refused(evidence, said, **inputs):
+    """Require that there was an error."""
+    evidence.equal("no error" if said == "no error" else "an error", "an error", **inputs)
 
 
 @verifies(checkpoint.RESUME)
@@ -315,40 +314,27 @@ def test_a_step_is_a_whole_number(impl, evidence, tmp_path):
 
 
 @verifies(checkpoint.RESUME)
-def test_what_does_not_match_is_named_and_nothing_is_changed(impl, evidence, tmp_path):
-    """Another shape, dtype, name, optimizer or grouping raises an error that names it, and leaves all as it was."""
+def test_what_does_not_match_is_refused(impl, evidence, tmp_path):
+    """Another shape, a name too few or too many, and other groups raise."""
     path = tmp_path / "checkpoint"
     with guard.watched():
-        draws()  # so that the random states in the file are not those of now
         impl.checkpoint.save(path, *with_buffers(network(1), average=torch.ones(3)), 3)
     average = torch.zeros(3)
     wrong = {
-        "another shape": (with_buffers(network(2), average=torch.zeros(4)), ["average"]),
-        "one value for three": (with_buffers(network(2), average=torch.zeros(1)), ["average"]),
-        "another dtype": (with_buffers(network(2), average=average.double()), ["average"]),
-        "a buffer less": (network(2), ["average"]),
-        "a buffer more": (with_buffers(network(2), average=average, variance=average), ["variance"]),
-        "other parameters": (with_buffers(network(2, outputs=3), average=average), []),
-        "a parameter less": (with_buffers(network(2, bias=False), average=average), []),
-        "another optimizer": (with_buffers(network(2, "SGD"), average=average), ["Adam", "SGD"]),
-        "another with the same state": (with_buffers(network(2, "AdamW"), average=average), ["AdamW"]),
+        "another shape": with_buffers(network(2), average=torch.zeros(4)),
+        "a buffer less": network(2),
+        "a buffer more": with_buffers(network(2), average=average, variance=average),
+        "other parameters": with_buffers(network(2, outputs=3), average=average),
+        "a parameter less": with_buffers(network(2, bias=False), average=average),
     }
-    for difference, groups in {
-        "other groups": lambda each: [{"params": each[:2]}, {"params": each[2:]}],
-        "fewer parameters": lambda each: each[:-1],
-        "another order": lambda each: each[::-1],
-    }.items():
-        model, _ = with_buffers(network(2), average=average)
-        wrong[difference] = (model, torch.optim.Adam(groups([*model.parameters()]))), []
-    for difference, ((model, optimizer), words) in wrong.items():
-        before = everything(model, optimizer)
-        with guard.watched() as left:
+    model, _ = with_buffers(network(2), average=average)
+    parameters = [*model.parameters()]
+    wrong["other groups"] = model, torch.optim.Adam([{"params": parameters[:2]}, {"params": parameters[2:]}])
+    wrong["fewer parameters"] = model, torch.optim.Adam(parameters[:-1])
+    for difference, (model, optimizer) in wrong.items():
+        with guard.watched():
             said = told(partial(impl.checkpoint.load, path, model, optimizer))
-        raised = "no error" if said == "no error" else "an error"
-        evidence.equal(raised, "an error", difference=difference)
-        names(evidence, said, *words, difference=difference)
-        evidence.equal(left, [], unit="as what a refused load changes", difference=difference)
-        same(evidence, model, optimizer, before, "after a refused load")
+        refused(evidence, said, difference=difference)
 
 
 @verifies(checkpoint.RESUME)
@@ -458,14 +444,14 @@ def test_a_damaged_file_is_refused_or_loads_as_saved(impl, evidence, tmp_path):
             evidence.equal(streams, "as saved", unit="random states", damage=what)
             same(evidence, model, optimizer, everything(*saved), "as it was saved")
             continue
-        names(evidence, said, "file-7", damage=what)
+        refused(evidence, said, damage=what)
         evidence.equal(left, [], unit="as what a refused load changes", damage=what)
         same(evidence, model, optimizer, before, "after a refused load")
 
 
 @verifies(checkpoint.CRASH)
 def test_what_is_no_checkpoint_is_refused(impl, evidence, tmp_path):
-    """A missing file, a folder and files that torch or pickle wrote raise an error that names them."""
+    """A missing file, a folder and files that torch or pickle wrote raise."""
     model, optimizer = network(1)
     (tmp_path / "folder-7").mkdir()
     torch.save(model.state_dict(), tmp_path / "weights-7")
@@ -473,7 +459,7 @@ def test_what_is_no_checkpoint_is_refused(impl, evidence, tmp_path):
     (tmp_path / "pickle-7").write_bytes(pickle.dumps({"step": 1}))
     for name in ("missing-7", "folder-7", "weights-7", "list-7", "pickle-7"):
         said = told(partial(impl.checkpoint.load, tmp_path / name, model, optimizer))
-        names(evidence, said, name)
+        refused(evidence, said, file=name)
     evidence.raises(FileNotFoundError, partial(impl.checkpoint.load, tmp_path / "missing-7", model, optimizer))
 
 
@@ -494,4 +480,4 @@ def test_loading_runs_no_code(impl, evidence, tmp_path):
         with guard.watched():
             said = told(partial(impl.checkpoint.load, path, *network(2)))
         evidence.equal("has run" if run.exists() else "has not run", "has not run", unit="code", file=path.name)
-        names(evidence, said, path.name)
+        refused(evidence, said, file=path.name)

