@@ -37,11 +37,17 @@ def exactly(tensor):
     return tensor.detach().cpu().double().numpy()
 
 
+def in_order(module):
+    """Return a module's weights from the first layer to the last, whatever order it registers them in."""
+    found = dict(module.named_parameters())
+    return [found[name] for name in sorted(found, key=lambda name: (name.startswith("final"), len(name), name))]
+
+
 def filled(module):
     """Give every weight of a module new values, in place, and return them in order."""
-    weights = [small_integers(*weight.shape, start=5 * place) for place, weight in enumerate(module.parameters())]
+    weights = [small_integers(*weight.shape, start=5 * place) for place, weight in enumerate(in_order(module))]
     with torch.no_grad():
-        for weight, values in zip(module.parameters(), weights, strict=True):
+        for weight, values in zip(in_order(module), weights, strict=True):
             weight.copy_(values)
     return [exactly(values) for values in weights]
 
@@ -72,7 +78,7 @@ def magnitude(x, weights):
 
 def flat(module):
     """Return all of a module's weights, one after the other."""
-    return torch.cat([weight.detach().flatten() for weight in module.parameters()])
+    return torch.cat([weight.detach().flatten() for weight in in_order(module)])
 
 
 @verifies(model.SHAPES)
@@ -80,7 +86,7 @@ def flat(module):
 def test_a_batch_is_multiplied_through_the_layers(impl, evidence, device, points, dim, num_layers, seed):
     """The output is x·W₁·…·w exactly, of shape (B,), whatever the weights are now; so are all gradients."""
     network = impl.model.Cruncher(dim, num_layers, generator=seeded(seed)).to(device)
-    evidence.equal([*dict(network.named_parameters())], names(num_layers), unit="as the names")
+    evidence.equal(sorted(dict(network.named_parameters())), sorted(names(num_layers)), unit="as the names")
     weights = filled(network)
     x = small_integers(points, dim, start=seed % 7, device=device)
     predicted, *slopes = map(torch.as_tensor, through(exactly(x), weights))
@@ -91,7 +97,7 @@ def test_a_batch_is_multiplied_through_the_layers(impl, evidence, device, points
     y = network.train()(x.requires_grad_())
     evidence.equal(y.detach().cpu(), predicted.float(), unit="as the output again")
     y.sum().backward()
-    for tensor, name, slope in zip((x, *network.parameters()), ("batch", *names(num_layers)), slopes, strict=True):
+    for tensor, name, slope in zip((x, *in_order(network)), ("batch", *names(num_layers)), slopes, strict=True):
         evidence.equal(gradient(tensor), slope.float(), unit="as the gradient", of=name)
 
 
@@ -102,7 +108,7 @@ def test_large_batches_and_what_is_not_a_number(impl, evidence, device):
     filled(network)
     network.final.weight = nn.Parameter(small_integers(70, 1, start=3, device=device))
     x = small_integers(1000, 70, device=device)
-    exact, *_ = through(exactly(x), [exactly(weight) for weight in network.parameters()])
+    exact, *_ = through(exactly(x), [exactly(weight) for weight in in_order(network)])
     predicted = torch.as_tensor(exact).float()
     evidence.equal(network(x).detach().cpu(), predicted, unit="as the output")
     x[17, 3] = predicted[17] = math.nan
@@ -116,7 +122,7 @@ def test_fresh_weights_only_multiply(impl, evidence, device, points, dim, num_la
     generator = seeded(seed)
     network = impl.model.Cruncher(dim, num_layers, generator=generator).to(device)
     x = torch.randn(dim, points, generator=generator).mT.to(device)
-    weights = [exactly(weight) for weight in network.parameters()]
+    weights = [exactly(weight) for weight in in_order(network)]
     predicted, *_ = through(exactly(x), weights)
     tolerance = bounds.products(magnitude(exactly(x), weights), [dim] * (num_layers + 1), torch.float32)
     evidence.close(network(x), torch.as_tensor(predicted), tolerance=tolerance, unit="as the output")
@@ -209,7 +215,9 @@ def test_there_are_d_squared_l_plus_d(impl, evidence):
             count = dim**2 * num_layers + dim
             evidence.equal(sum(math.prod(shape) for shape in shapes.values()), count, unit="parameters", **inputs)
             evidence.equal(impl.model.count_parameters(network), count, unit="parameters counted", **inputs)
-            evidence.equal([*network.state_dict()], names(num_layers), unit="as the state_dict's names", **inputs)
+            evidence.equal(
+                sorted(network.state_dict()), sorted(names(num_layers)), unit="as the state_dict's names", **inputs
+            )
 
 
 @verifies(model.PARAMETERS)
@@ -337,7 +345,7 @@ def test_every_parameter_moves(impl, evidence, device, num_layers, dtype):
     predicted, _, *slopes = through(exactly(x), weights)
     evidence.equal(y.device.type, device.type, unit="as the output's device")
     evidence.equal(y.detach().cpu(), torch.as_tensor(predicted).to(dtype), unit="as the output")
-    for weight, slope in zip(network.parameters(), slopes, strict=True):
+    for weight, slope in zip(in_order(network), slopes, strict=True):
         evidence.equal(gradient(weight), torch.as_tensor(slope).to(dtype), unit="as a gradient")
 
 
