@@ -180,6 +180,7 @@ optimizers = st.sampled_from(("sgd", "momentum", "adagrad", "adam"))
 points = st.sampled_from((1, 2, 7, 32, 64, 65, 130, 200))
 dims = st.sampled_from((1, 5, 64, 64, 65, 80, 96))
 few_layers = st.integers(0, 5)
+measured_networks = st.lists(st.tuples(points, dims, few_layers), min_size=1, max_size=3)
 
 # ---- optimizer ----
 # What an optimizer is given besides its parameters; nothing stands for lr = 0.01 and ε = 1e-5.

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec import bounds, steps
 from spec import strategies as st
@@ -17,6 +17,7 @@ from spec.instruments.flops import FlopCounter
 STATES = {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2}
 COUNTERS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 1}
 HUGE = (16384, 32768, 8192)  # points, width and layers: more than 2⁵³ bytes
+EACH_PHASE = ((200, 5, 1), (130, 64, 2), (1, 64, 5))  # held or not shows in the first, the optimizer in the last
 WHOLE = (int, np.int32, np.int64, np.uint32, np.uint64)
 KINDS = ("parameters", "activations", "gradients", "optimizer_states")
 NO_SIZES = (-1, np.int64(-1), 2.5, np.float64(8.0), "8", None)
@@ -46,6 +47,32 @@ def network(points, width, layers, device="cpu"):
     """Return a batch, its targets and the weights of the notes' network."""
     x, weights = steps.network(points, width, layers).in_torch(device)
     return x, torch.zeros(points, device=device), weights
+
+
+def step_of_the_peak(evidence, impl, optimizer, networks, device=steps.CPU):
+    """Require that the allocator's peaks are those predicted of one way to write the step; return its measurements.
+
+    What a step holds besides its four counts is up to who writes it. Others are tried where the first does not fit.
+    """
+    predicted = [impl.memory.peak_bytes(*sizes, optimizer) for sizes in networks]
+    for told in predicted:
+        evidence.equal("int" if isinstance(told, int) else type(told).__name__, "int", unit="as the type")
+    nearest = None
+    for recipe in steps.recipes(optimizer):
+        measured = [steps.measure(steps.network(*sizes), optimizer, device, recipe) for sizes in networks]
+        peaks = [step.peak.requested for step in measured]
+        allowed = [bounds.peak(peak, sizes[2]) for peak, sizes in zip(peaks, networks, strict=True)]
+        off = [abs(peak - told) / most for peak, told, most in zip(peaks, predicted, allowed, strict=True)]
+        if nearest is None or max(off) < nearest[0]:
+            nearest = max(off), recipe, measured, peaks, allowed
+        if max(off) <= 1:
+            break
+    _, recipe, measured, peaks, allowed = nearest
+    for sizes, peak, told, most in zip(networks, peaks, predicted, allowed, strict=True):
+        inputs = dict(zip(("points", "width", "layers"), sizes, strict=True)) | {"optimizer": optimizer}
+        inputs |= {"measured_by": "the allocator", "predicted_by": "peak_bytes", "nearest_step": str(recipe)}
+        evidence.close(peak, told, tolerance=most, unit="bytes requested at the peak", **inputs)
+    return list(zip(measured, predicted, strict=True))
 
 
 @verifies(memory.PARAMETERS)
@@ -127,7 +154,7 @@ def test_optimizers_keep_as_many_states(impl, evidence, points, width, layers, o
     for weight in weights:
         weight.grad = torch.ones_like(weight)
     with steps.grown(steps.CPU) as told:
-        stepping = steps.OPTIMIZERS[optimizer](weights)
+        stepping = steps.OURS.optimizer(optimizer, weights)
         stepping.step()
     counters = COUNTERS[optimizer] * (layers + 1)
     predicted = STATES[optimizer] * parameters_of(width, layers)
@@ -158,23 +185,27 @@ def test_the_sum_is_what_comes_to_exist(impl, evidence, points, width, layers, o
 
 
 @verifies(memory.TOTAL)
-@given(points=st.points, width=st.dims, layers=st.few_layers, optimizer=st.optimizers)
-def test_the_peak_is_the_largest_of_three_phases(impl, evidence, points, width, layers, optimizer):
-    """The model of a step predicts the peak that the allocator measures."""
-    measured = steps.measure(steps.network(points, width, layers), optimizer).peak.requested
-    predicted = impl.memory.peak_bytes(points, width, layers, optimizer)
-    evidence.close(measured, predicted, tolerance=bounds.peak(measured, layers), unit="bytes")
-    evidence.equal("int" if isinstance(predicted, int) else type(predicted).__name__, "int", unit="as the type")
+@given(networks=st.measured_networks, optimizer=st.optimizers)
+@example(networks=EACH_PHASE, optimizer="sgd")
+@example(networks=EACH_PHASE, optimizer="momentum")
+@example(networks=EACH_PHASE, optimizer="adagrad")
+@example(networks=EACH_PHASE, optimizer="adam")
+def test_the_peak_is_the_largest_of_three_phases(impl, evidence, networks, optimizer):
+    """The model of a step predicts the peaks that the allocator measures of it, in networks of any size."""
+    step_of_the_peak(evidence, impl, optimizer, networks)
 
 
 @verifies(memory.TOTAL)
 def test_there_is_no_size_too_large(impl, evidence):
-    """Beyond 2⁵³, too, the peak lies between what is alive at the end of backward and all that comes to exist."""
+    """Beyond 2⁵³, too, the peak lies between what is alive at the end of backward and all that comes to exist.
+
+    An optimizer's temporaries are no more than three per parameter, though it goes through all of them at once.
+    """
     points, width, layers = HUGE
-    parameters, matrix, batch = parameters_of(width, layers), width * width, points * (width + 1)
+    parameters, batch = parameters_of(width, layers), points * (width + 1)
     for optimizer, states in STATES.items():
         alive = parameters * (2 + states) + batch
-        everything = alive + points * (width + 1) * (layers + 2) + 3 * matrix
+        everything = alive + points * (width + 1) * (layers + 2) + 3 * parameters
         for number in WHOLE:
             predicted = impl.memory.peak_bytes(*map(number, HUGE), optimizer)
             inputs = {"sizes": HUGE, "type": number.__name__, "optimizer": optimizer}
@@ -192,15 +223,15 @@ def test_adagrad_is_the_optimizer_unless_another_is_named(impl, evidence):
 
 @verifies(memory.TOTAL)
 def test_what_is_no_size_or_optimizer_is_refused(impl, evidence):
-    """Negative sizes and unknown optimizers raise ValueError, what is no integer TypeError."""
+    """Negative sizes and unknown optimizers raise ValueError, what is no integer that or TypeError."""
     for function in (impl.memory.training_budget, impl.memory.peak_bytes):
         for place in range(3):
             for size in NO_SIZES:
                 sizes = [8, 8, 8]
                 sizes[place] = size
-                error = TypeError if not isinstance(size, int | np.integer) else ValueError
+                error = ValueError if isinstance(size, int | np.integer) else (ValueError, TypeError)
                 evidence.raises(error, partial(function, *sizes, "adam"), sizes=sizes)
-        for name in ("rmsprop", "", "Adam", "adamw", "ada", None):
+        for name in ("rmsprop", "", "adamw", "ada"):
             evidence.raises((ValueError, TypeError), partial(function, 8, 8, 8, name), optimizer=name)
 
 
@@ -242,15 +273,13 @@ def test_the_peak_on_an_accelerator(impl, evidence, accelerator):
     block = allocator.block(accelerator) or pytest.skip(
         f"the allocator of {accelerator} does not tell what it gave out"
     )
-    for points, width, layers in ((64, 64, 4), (200, 96, 2), (1, 256, 1), (30, 128, 3)):
-        for optimizer in STATES:
-            step = steps.measure(steps.network(points, width, layers), optimizer, accelerator)
-            predicted = impl.memory.peak_bytes(points, width, layers, optimizer)
+    networks = ((64, 64, 4), (200, 96, 2), (1, 256, 1), (30, 128, 3))
+    for optimizer in STATES:
+        steps_told = step_of_the_peak(evidence, impl, optimizer, networks, accelerator)
+        for (points, width, layers), (step, predicted) in zip(networks, steps_told, strict=True):
             sizes = {"points": points, "width": width, "layers": layers, "optimizer": optimizer}
-            tolerance = bounds.peak(step.peak.requested, layers)
-            evidence.close(step.peak.requested, predicted, tolerance=tolerance, unit="bytes requested", **sizes)
-            spare = bounds.spare(block, layers)
-            evidence.close(step.peak.allocated, predicted, tolerance=tolerance + spare, unit="bytes allocated", **sizes)
+            tolerance = bounds.peak(step.peak.requested, layers) + bounds.spare(block, layers)
+            evidence.close(step.peak.allocated, predicted, tolerance=tolerance, unit="bytes allocated", **sizes)
             evidence.equal(step.left, 0, unit="bytes left", workspace=step.workspace, **sizes)
 
 

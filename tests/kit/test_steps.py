@@ -72,7 +72,12 @@ def test_the_claim_about_accelerators_can_be_run(monkeypatch):
         claims.test_the_peak_on_an_accelerator(
             impl=SimpleNamespace(memory=memory), evidence=evidence, accelerator=steps.CPU
         )
-        assert {record["unit"] for record in evidence.json()} == {"bytes requested", "bytes allocated", "bytes left"}
+        assert {record["unit"] for record in evidence.json()} == {
+            "bytes requested at the peak",
+            "bytes allocated",
+            "bytes left",
+            "as the type",
+        }
 
 
 class Terminal(io.StringIO):
