@@ -1,0 +1,40 @@
+"""What impl.training promises beyond the contract: what it refuses."""
+
+import math
+
+import pytest
+import torch
+
+from impl.training import train
+from spec.instruments import eager
+
+eager.without_compiler()
+SIZES = {"dim": 3, "num_layers": 1, "batch_size": 2, "steps": 2, "lr": 0.1}
+
+
+def batch(x=(2, 3), y=(2,)):
+    """Return a get_batch that gives ones of these shapes."""
+    return lambda batch_size: (torch.ones(x), torch.ones(y))
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"lr": -0.01}, {"lr": math.nan}, {"lr": math.inf}], ids=str)
+def test_a_run_that_cannot_be_is_refused(wrong):
+    """No points, and rates that no step has."""
+    with pytest.raises(ValueError, match=r"."):
+        train(batch(), **SIZES | wrong)
+
+
+@pytest.mark.parametrize("name", ["dim", "num_layers", "batch_size", "steps"])
+def test_half_a_size_is_no_integer(name):
+    """It raises TypeError."""
+    with pytest.raises(TypeError):
+        train(batch(), **SIZES | {name: 1.5})
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [((3, 3), (3,)), ((2, 3), (2, 1)), ((2, 3), (1,)), ((2, 3), ()), ((3,), (2,)), ((2, 4), (2,))]
+)
+def test_batches_of_another_shape_are_refused(x, y):
+    """Also those that would broadcast against each other."""
+    with pytest.raises(ValueError, match=r"shape|batch"):
+        train(batch(x, y), **SIZES)
