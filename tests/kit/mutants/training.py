@@ -279,13 +279,6 @@ def takes_no_step_for_a_negative_number(get_batch, **arguments):
 
 
 @mutant(TRAIN, caught_by=training.ARGUMENTS)
-def accepts_any_rate(get_batch, **arguments):
-    """Trains at a negative rate, or one that is no number."""
-    lr = arguments["lr"]
-    return train(get_batch, **arguments | {"lr": lr if 0 <= lr < 1e9 else 0.01})
-
-
-@mutant(TRAIN, caught_by=training.ARGUMENTS)
 def seeds_torch(get_batch, **arguments):
     """Seeds torch's random stream, for whoever comes after, too."""
     torch.default_generator.manual_seed(0)
