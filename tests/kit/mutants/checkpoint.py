@@ -265,7 +265,7 @@ def keeps_what_it_has_read():
 
 
 # ---- what does not match ----
-@mutant("impl.checkpoint._compare", caught_by=checkpoint.RESUME)
+@twin("impl.checkpoint._compare")
 def leaves_it_to_torch(path, state, model, optimizer):
     """Has the model refuse what does not fit, which names it, but accepts the state of another optimizer."""
 
@@ -284,14 +284,14 @@ def loads_what_fits(path, model, optimizer):
     return state["step"]
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+@twin("impl.checkpoint.load")
 def does_not_ask_for_the_kind(path, model, optimizer):
     """Gives AdamW the state of Adam."""
     with instead(right, "_compare", compare_all_but("kind", type(optimizer).__qualname__)):
         return load(path, model, optimizer)
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+@twin("impl.checkpoint.load")
 def does_not_ask_for_the_parameters(path, model, optimizer):
     """Gives each parameter the state of the one that had its number."""
     with instead(right, "_compare", compare_all_but("groups", right._groups(model, optimizer))):
@@ -303,14 +303,14 @@ def compare_all_but(part, value):
     return lambda path, state, model, optimizer: compare(path, state | {part: value}, model, optimizer)
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+@twin("impl.checkpoint.load")
 def casts_silently(path, model, optimizer):
     """Fills a float64 model with float32 values."""
     with instead(right, "_kind", lambda value: str(tuple(getattr(value, "shape", ())))):
         return load(path, model, optimizer)
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+@twin("impl.checkpoint.load")
 def notices_too_late(path, model, optimizer):
     """Fills the model before it looks at the optimizer."""
     state = read(Path(path))
@@ -318,14 +318,14 @@ def notices_too_late(path, model, optimizer):
     return load(path, model, optimizer)
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+@twin("impl.checkpoint.load")
 def restores_random_states_first(path, model, optimizer):
     """Has changed what is drawn by the time that it refuses a file."""
     right._set_random_state(read(Path(path))["random"])
     return load(path, model, optimizer)
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+@twin("impl.checkpoint.load")
 def says_only_that_something_is_wrong(path, model, optimizer):
     """Raises an error that names nothing."""
     try:
@@ -474,7 +474,7 @@ def takes_a_missing_file_for_step_0(path, model, optimizer):
     return load(path, model, optimizer) if Path(path).exists() else 0
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.CRASH)
+@twin("impl.checkpoint.load")
 def does_not_say_which_file(path, model, optimizer):
     """Raises an error that names no file."""
     try:

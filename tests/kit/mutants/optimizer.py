@@ -778,41 +778,9 @@ class Unchecked(AdaGrad):
         torch.optim.Optimizer.__init__(self, params, {"lr": lr, "eps": eps})
 
 
-@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.GROUPS)
+@twin("impl.optimizer.AdaGrad")
 class TakesAnyOption(Unchecked):
     """Takes a negative learning rate."""
-
-
-@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.GROUPS)
-class TakesNan(Unchecked):
-    """Takes NaN, which is not below 0, for an option."""
-
-    def __init__(self, params, lr=0.01, eps=1e-5):
-        super().__init__(params, lr, eps)
-        for group in self.param_groups:
-            if min(group["lr"], group["eps"]) < 0 or math.inf in (group["lr"], group["eps"]):
-                raise ValueError("negative")
-
-
-@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.GROUPS)
-class TakesAnyEpsilon(Unchecked):
-    """Looks at the learning rate alone."""
-
-    def __init__(self, params, lr=0.01, eps=1e-5):
-        super().__init__(params, lr, eps)
-        for group in self.param_groups:
-            if not 0 <= group["lr"] < math.inf:
-                raise ValueError("negative")
-
-
-@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.GROUPS)
-class LooksAtDefaultsOnly(Unchecked):
-    """Takes any option of a group."""
-
-    def __init__(self, params, lr=0.01, eps=1e-5):
-        if not (0 <= lr < math.inf and 0 <= eps < math.inf):
-            raise ValueError("negative")
-        super().__init__(params, lr, eps)
 
 
 def densely(self):
@@ -822,31 +790,19 @@ def densely(self):
             p.grad = p.grad.to_dense()
 
 
-@mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
+@twin("impl.optimizer.SGD.step", value=True)
 def takes_sparse_gradients():
     """Steps by a sparse gradient, as torch lets it."""
     return around(sgd_step, before=densely)
 
 
-@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
+@twin("impl.optimizer.AdaGrad.step", value=True)
 def makes_sparse_gradients_dense():
     """Steps by a sparse gradient, made dense."""
     return around(adagrad_step, before=densely)
 
 
-@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
-def moves_before_it_refuses():
-    """Has moved the parameter when it refuses a sparse gradient."""
-
-    def halfway(self):
-        for p in parameters_of(self):
-            if p.grad is not None and p.grad.is_sparse:
-                p.data.sub_(0.01 * p.grad.to_dense())
-
-    return around(adagrad_step, before=halfway)
-
-
-@mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
+@twin("impl.optimizer.SGD.step", value=True)
 def takes_complex_parameters():
     """Steps complex parameters, as torch's own does."""
 
@@ -858,7 +814,7 @@ def takes_complex_parameters():
     return step
 
 
-@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
+@twin("impl.optimizer.AdaGrad.step", value=True)
 def refuses_without_a_reason():
     """Says nothing of why it refuses."""
 
