@@ -129,26 +129,26 @@ def test_bfloat16_absorbs_what_float32_keeps(evidence, device):
 def test_updates_that_the_low_dtype_would_lose_are_kept(impl, evidence, device, seed, sizes, dtype, scale):
     """The layer's output is in the low dtype; the loss, the gradients and the step are exact, as float32 has them."""
     layer, x, y = exact_problem(seed, sizes, device)
-    loss, *gradients = exact_step(layer, x, y)
     lr = 2.0**-12  # of 1 and more, bfloat16 keeps 2⁻⁷
-    predicted = [p.detach().cpu().double() - lr * g for p, g in zip(layer.parameters(), gradients, strict=True)]
-    if seed % 3 == 0:
-        x, y = x[None], y[None]  # more dimensions
-    given_x, given_y, outputs = x.clone(), y.clone(), []
+    given_x, given_y = (x[None], y[None]) if seed % 3 == 0 else (x.clone(), y.clone())  # more dimensions
+    kept_x, kept_y, outputs = given_x.clone(), given_y.clone(), []
     layer.register_forward_hook(lambda module, inputs, output: outputs.append(output))
-    for parameter in layer.parameters():
-        parameter.grad = torch.full_like(parameter, 7.0)  # of an earlier step
-    optimizer = torch.optim.SGD(layer.parameters(), lr=lr)
-    scaler = scaler_of(scale, device)
-    measured = impl.precision.mixed_precision_step(layer, optimizer, x, y, dtype=dtype, scaler=scaler)
-    evidence.equal(dtypes_of(outputs), dtypes_of([torch.empty(0, dtype=dtype)]), unit="as the output's dtype")
-    evidence.equal(measured, loss.float(), unit="as the loss")
-    evidence.equal(measured.device.type, device.type, unit="as the loss's device")
-    evidence.equal("graph" if measured.requires_grad else "no graph", "no graph", unit="behind the loss")
-    for name, parameter, value in zip(("weight", "bias"), layer.parameters(), predicted, strict=True):
-        evidence.equal(parameter.detach(), value.float(), unit=f"as the {name}")
-    evidence.equal(x, given_x, unit="as x afterwards")
-    evidence.equal(y, given_y, unit="as y afterwards")
+    optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=lr), scaler_of(scale, device)
+    for number in range(2):  # the second one without the gradients of the first
+        loss, *gradients = exact_step(layer, kept_x.reshape(x.shape), kept_y.reshape(y.shape))
+        predicted = [p.detach().cpu().double() - lr * g for p, g in zip(layer.parameters(), gradients, strict=True)]
+        measured = impl.precision.mixed_precision_step(layer, optimizer, given_x, given_y, dtype=dtype, scaler=scaler)
+        evidence.equal(dtypes_of(outputs), dtypes_of([torch.empty(0, dtype=dtype)]), unit="as the output's dtype")
+        evidence.equal(measured, loss.float(), unit="as the loss", step=number)
+        evidence.equal(measured.device.type, device.type, unit="as the loss's device")
+        evidence.equal("graph" if measured.requires_grad else "no graph", "no graph", unit="behind the loss")
+        for name, parameter, value in zip(("weight", "bias"), layer.parameters(), predicted, strict=True):
+            evidence.equal(parameter.detach(), value.float(), unit=f"as the {name}", step=number)
+        evidence.equal(given_x, kept_x, unit="as x afterwards")
+        evidence.equal(given_y, kept_y, unit="as y afterwards")
+        with torch.no_grad():  # small integers again
+            for parameter in layer.parameters():
+                parameter.copy_(parameter.round())
 
 
 @verifies(precision.FORWARD_ONLY)

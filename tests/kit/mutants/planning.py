@@ -77,15 +77,6 @@ def lets_numpys_numbers_of_devices_overflow(parameters, tokens, *, promised_flop
 
 
 @mutant("impl.planning.training_days", caught_by=planning.TRAINING_TIME)
-def believes_an_mfu_in_percent(parameters, tokens, *, promised_flop_per_second, devices=1, mfu=0.5):
-    """Takes an MFU of 50 for 50%."""
-    part = mfu / 100 if isinstance(mfu, int) and mfu > 1 else mfu
-    return training_days(
-        parameters, tokens, promised_flop_per_second=promised_flop_per_second, devices=devices, mfu=part
-    )
-
-
-@mutant("impl.planning.training_days", caught_by=planning.TRAINING_TIME)
 def does_not_look_at_what_it_gets(parameters, tokens, *, promised_flop_per_second, devices=1, mfu=0.5):
     """Computes a negative number of days, or NaN of them."""
     return 6.0 * parameters * tokens / (promised_flop_per_second * devices * mfu) / 86400
@@ -246,3 +237,12 @@ def searches_by_halving(memory_bytes, bytes_per_parameter=16):
         middle = (fits + too_many) // 2
         fits, too_many = (middle, too_many) if middle * each <= memory else (fits, middle)
     return fits
+
+
+@twin("impl.planning.training_days")
+def believes_an_mfu_in_percent(parameters, tokens, *, promised_flop_per_second, devices=1, mfu=0.5):
+    """Takes an MFU of 50 for 50%."""
+    part = mfu / 100 if isinstance(mfu, int) and mfu > 1 else mfu
+    return training_days(
+        parameters, tokens, promised_flop_per_second=promised_flop_per_second, devices=devices, mfu=part
+    )
