@@ -553,6 +553,21 @@ def clipped(roundings: int) -> float:
     return compounded(gamma(roundings + 5, torch.float32), 1e-6)
 
 
+def stepped(weight: Tensor, update: Tensor, relative: float) -> Tensor:
+    """Bound |computed − exact| of a float32 weight after an update that is known up to a relative error."""
+    error = update.abs() * compounded(relative, unit_roundoff(torch.float32))
+    return error + (weight.abs() + error) * unit_roundoff(torch.float32)
+
+
+def additions(update: float, steps: int) -> float:
+    """Bound |computed − exact| of a float32 weight of 1 after so many additions of an update, rounded itself once.
+
+    The partial sums grow to 1 + steps·update, and each is rounded once.
+    """
+    u = unit_roundoff(torch.float32)
+    return steps * update * u + gamma(steps, torch.float32) * (1 + steps * update)
+
+
 # A product's error is the sum of many rounding errors of half a unit at most. The unit falls by 8 from bfloat16 to
 # float16 and by 2¹³ from there to float32. So do, about, the root mean squares over 1,024 products of one pair of
 # matrices.
@@ -567,18 +582,3 @@ def mapped(touched: int, places: int, around: int) -> int:
     ⌊(n − 1)/around⌋ + 2 of those.
     """
     return places * ((touched - 1) // around + 2) * around
-
-
-def stepped(weight: Tensor, update: Tensor, relative: float) -> Tensor:
-    """Bound |computed − exact| of a float32 weight after an update that is known up to a relative error."""
-    error = update.abs() * compounded(relative, unit_roundoff(torch.float32))
-    return error + (weight.abs() + error) * unit_roundoff(torch.float32)
-
-
-def additions(update: float, steps: int) -> float:
-    """Bound |computed − exact| of a float32 weight of 1 after so many additions of an update, rounded itself once.
-
-    The partial sums grow to 1 + steps·update, and each is rounded once.
-    """
-    u = unit_roundoff(torch.float32)
-    return steps * update * u + gamma(steps, torch.float32) * (1 + steps * update)

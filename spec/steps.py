@@ -10,10 +10,9 @@ from torch.nn.functional import mse_loss
 from torch.optim import SGD, Adagrad, Adam, Optimizer
 
 from spec.instruments.allocator import Given, Meter
-from spec.instruments.eager import without_compiler
+from spec.instruments.timer import one_thread
 from spec.networks import Layers, chain
 
-without_compiler()
 CPU = torch.device("cpu")
 RATE, EPSILON = 0.01, 1e-10
 OPTIMIZERS: dict[str, Callable[[list[Tensor], bool], Optimizer]] = {
@@ -162,17 +161,6 @@ def measure(layers: Layers, optimizer: str, device: torch.device = CPU, recipe: 
         left = meter.read().live.requested
     del peaks["start"], live["start"]
     return Step(Given(*map(max, zip(*peaks.values(), strict=True))), live, left, *workspace)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Spare small products the waiting for another thread, which may take far longer than they do on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @contextmanager

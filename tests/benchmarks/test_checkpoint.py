@@ -6,9 +6,6 @@ from torch import nn
 from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import checkpoint
-from spec.instruments import eager
-
-eager.without_compiler()
 
 ROWS = 1448  # of a square weight, with its momentum 16 MiB
 

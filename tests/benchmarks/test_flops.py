@@ -7,7 +7,7 @@ from spec import benchmarks, bounds, networks
 from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import flops
-from spec.instruments import eager, timer
+from spec.instruments import timer
 from spec.instruments.flops import FlopCounter
 
 
@@ -76,7 +76,6 @@ def test_a_step_of_training_takes_its_time(evidence, meter, device):
     """The FLOPs of a timed step are those of the law, and none of its passes exceeds the promised FLOP/s."""
     points, width = (2048, {"cpu": 512}.get(device.type, 4096)) if meter.timed else (8, 16)
     works = trained(points, width, 8, device)
-    eager.without_compiler()
     with FlopCounter() as counter:
         works["a step"].run()
     evidence.equal(counter.matmul, works["a step"].flops, unit="FLOPs of products in a step")

@@ -3,12 +3,10 @@
 import torch
 from torch import nn
 
+from spec import benchmarks
 from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import precision
-from spec.instruments import eager
-
-eager.without_compiler()
 
 WIDTH, LAYERS = {"cpu": 512}, 4
 FULL = 4096  # on accelerators
@@ -18,7 +16,8 @@ FULL = 4096  # on accelerators
 def test_a_step_under_autocast_against_float32(impl, evidence, meter, device):
     """The FLOP/s of a step of a deep linear network in bfloat16, and what becomes of them in float32.
 
-    A CPU without bfloat16 instructions is slower with it: the gain is reported and decides nothing.
+    Neither exceeds what is promised for its dtype. A CPU without bfloat16 instructions is slower with it: the gain is
+    reported and decides nothing.
     """
     width = WIDTH.get(device.type, FULL) if meter.timed else 32
     generator = torch.Generator().manual_seed(0)
@@ -44,5 +43,5 @@ def test_a_step_under_autocast_against_float32(impl, evidence, meter, device):
         "a step under autocast": Work(low, flops=flops, dtype=torch.bfloat16, shape=(LAYERS, width, width)),
         "a step in float32": Work(full, flops=flops, dtype=torch.float32, shape=(LAYERS, width, width)),
     }
-    fast, slow = meter.rates(works, device).values()
-    evidence.at_least(slow.seconds / fast.seconds, 0, unit="times as fast as float32", width=width)
+    for rate in meter.rates(works, device).values():
+        benchmarks.within_promise(evidence, rate)

@@ -1,8 +1,5 @@
 """§2.2.2a: how fast a storage is walked along its order, and across it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
 
@@ -10,17 +7,6 @@ from spec import bounds
 from spec.claim import verifies
 from spec.claims import storage
 from spec.instruments import timer
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Work on one thread of the CPU: on a busy machine the wait for a second one can last longer than the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @verifies(storage.SEQUENTIAL_ACCESS)
@@ -37,7 +23,7 @@ def test_copying_a_transposed_matrix_is_not_faster(evidence, benchmark, device, 
     def across():
         return copy.copy_(matrix.t())
 
-    with one_thread():
+    with timer.one_thread():
         benchmark.pedantic(lambda: timer.seconds(across, device), rounds=5, warmup_rounds=1)
         if not timed:
             pytest.skip("timed only under --benchmark-only, --benchmark-enable or -m gpu")

@@ -15,21 +15,10 @@ from spec import guard
 from spec.claim import refutes, verifies
 from spec.claims import checkpoint
 from spec.implementation import ImplementationError
-from spec.instruments import checkpoints, eager
-
-eager.without_compiler()
+from spec.instruments import checkpoints
 
 OPTIMIZERS = ("SGD", "Adam", "Adagrad", "RMSprop")
 FLIPS, CUTS = 20, 6
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Compute on one thread: on a busy machine small tensors wait for a second one far longer than they take."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Code:

@@ -15,10 +15,8 @@ from spec import claims, networks
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import flops
-from spec.instruments.eager import without_compiler
 from spec.instruments.flops import FlopCounter
 from spec.instruments.scalars import count_operations
-from spec.instruments.timer import one_thread
 from spec.networks import Experts, Layers, Sizes, Transformer
 
 OPERATORS = {"+": operator.add, "-": operator.sub, "×": operator.mul}
@@ -56,8 +54,7 @@ LARGER = (  # deeper, wider and longer than those that are drawn
 
 def counting(evidence, run):
     """Count the FLOPs that torch dispatches while `run` runs; none of its operators may lack a count."""
-    without_compiler()
-    with one_thread(), FlopCounter() as counter:
+    with FlopCounter() as counter:
         run()
     evidence.equal(dict(counter.uncounted), {}, unit="as the operators not counted")
     return counter

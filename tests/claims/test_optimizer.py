@@ -17,10 +17,8 @@ from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import optimizer
 from spec.instruments.allocator import Meter
-from spec.instruments.eager import without_compiler
 from spec.updates import Followed, exactly
 
-without_compiler()
 NAMES = ("SGD", "AdaGrad")
 SHAPES = ((), (7,), (4, 5), (0, 3), (2, 1, 3))  # one parameter of each, where nothing else is said
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)

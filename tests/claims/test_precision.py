@@ -3,7 +3,6 @@
 import math
 from functools import partial
 
-import pytest
 import torch
 from hypothesis import given
 from torch import nn
@@ -13,20 +12,8 @@ from spec import strategies as st
 from spec.bounds import Computed
 from spec.claim import verifies
 from spec.claims import precision
-from spec.instruments import eager
-
-eager.without_compiler()
 
 WIDENING = {torch.bfloat16: 2, torch.float16: 2, torch.float32: 4, torch.float64: 8}  # bytes per value
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Compute on one thread: on a busy machine small tensors wait for a second one far longer than they take."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def integers(seed, *shape, device, largest=2):

@@ -13,6 +13,7 @@ import torch
 
 from spec import bounds, steps
 from spec.descent import Descent, chi_square_moments, loss_and_gradients, replay, undo
+from spec.instruments import timer
 from spec.streams import seeded
 
 SETTINGS = (Descent(0.01, 4, 16), Descent(0.05, 8, 4), Descent(0.02, 1, 8), Descent(0.1, 16, 12), Descent(0.002, 2, 32))
@@ -20,7 +21,7 @@ SETTINGS = (Descent(0.01, 4, 16), Descent(0.05, 8, 4), Descent(0.02, 1, 8), Desc
 
 def outside(descent, runs, length, seed):
     """Return how far the mean of many runs strays in widths of its band, the last width, and both for one step."""
-    with steps.one_thread():
+    with timer.one_thread():
         errors = descent.errors(runs, length, seed)
     law = descent.ratio ** torch.arange(length + 1, dtype=torch.float64)
     moments = descent.moments(bounds.ORDER)

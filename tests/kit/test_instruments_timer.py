@@ -259,3 +259,16 @@ def test_the_median_is_that_of_torchs_own_benchmark():
     if abs(ratio - 1) > 0.03 and spread > 0.03:
         pytest.skip(f"ambiguous: on this busy machine the ratio is {ratio:.3f} ± {spread:.3f}")
     assert ratio == pytest.approx(1.0, abs=0.03)
+
+
+def test_the_threads_come_back():
+    """Also where the body fails."""
+    before = torch.get_num_threads()
+
+    def fail():
+        with timer.one_thread():
+            raise KeyError(torch.get_num_threads())
+
+    with pytest.raises(KeyError, match="1"):
+        fail()
+    assert torch.get_num_threads() == before

@@ -7,9 +7,7 @@ import torch
 from torch import nn
 
 from impl import optimizer
-from spec.instruments import eager
 
-eager.without_compiler()
 BOTH = pytest.mark.parametrize("make", [optimizer.SGD, optimizer.AdaGrad])
 
 

@@ -4,10 +4,8 @@ import pytest
 import torch
 
 import impl.optimizer
-from spec.instruments import eager, timer
+from spec.instruments import timer
 from tests.benchmarks.test_optimizer import LARGE, MANY, SOME, square_parameters
-
-eager.without_compiler()
 
 CPU = torch.device("cpu")
 FIGURE = 1.1

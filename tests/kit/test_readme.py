@@ -5,9 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from spec import claims
+from spec.claim import CORRECTED, HOLDS_IF
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,6 +56,18 @@ def test_the_readme_leads_with_the_two_commands():
     """Its first commands are `make verify` and `make test`, and CI runs the second as it stands there."""
     assert commands(BLOCKS[0]) == SET_UP
     assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == SET_UP[1]
+
+
+def test_the_readme_counts_the_claims():
+    """Its first paragraph says how many claims there are, in how many chapters, and how many of each standing."""
+    chapters = claims.load()
+    every = [claim for chapter in chapters for claim in chapter.claims]
+    standings = Counter(claim.standing for claim in every)
+    counted = (
+        f"covers {len(every)} statements in {len(chapters)} chapters: {standings[HOLDS_IF]} need a condition that the "
+        f"notes leave out, {standings[CORRECTED]} are false as put."
+    )
+    assert counted in " ".join(README.split())
 
 
 def test_make_verify_sets_up_and_reports(copy):

@@ -52,19 +52,6 @@ def test_a_run_leaves_no_workspace_on_the_cpu():
     assert told == [0]
 
 
-def test_the_threads_come_back():
-    """Also where the body fails."""
-    before = torch.get_num_threads()
-
-    def fail():
-        with steps.one_thread():
-            raise KeyError(torch.get_num_threads())
-
-    with pytest.raises(KeyError, match="1"):
-        fail()
-    assert torch.get_num_threads() == before
-
-
 def test_the_claim_about_accelerators_can_be_run(monkeypatch):
     """Its test passes with the CPU in the place of an accelerator whose blocks are single bytes."""
     monkeypatch.setattr(claims.allocator, "block", lambda device: 1)

@@ -8,10 +8,7 @@ import torch
 from torch import nn
 
 from spec import bounds
-from spec.instruments import eager
 from spec.updates import Followed, exactly
-
-eager.without_compiler()
 
 CPU = torch.device("cpu")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)

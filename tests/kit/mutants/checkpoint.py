@@ -41,41 +41,48 @@ def instead(owner, name, replacement):
 
 
 # ---- what is saved ----
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
-def restores_model_and_optimizer_only(path, model, optimizer):
+STREAMS = {
+    "torch": (torch.get_rng_state, torch.set_rng_state),
+    "NumPy": (np.random.get_state, np.random.set_state),
+    "Python": (random.getstate, random.setstate),
+}
+
+
+def forgetting(*names):
+    """Return a load that leaves these random streams as they are."""
+
+    def forgetful(path, model, optimizer):
+        states = {name: STREAMS[name][0]() for name in names}
+        step = load(path, model, optimizer)
+        for name, state in states.items():
+            STREAMS[name][1](state)
+        return step
+
+    return forgetful
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME, value=True)
+def restores_model_and_optimizer_only():
     """Leaves every random state as it is, as the notes do."""
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    step = load(path, model, optimizer)
-    for restore, state in zip((torch.set_rng_state, np.random.set_state, random.setstate), states, strict=True):
-        restore(state)
-    return step
+    return forgetting(*STREAMS)
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
-def forgets_torchs_stream(path, model, optimizer):
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME, value=True)
+def forgets_torchs_stream():
     """Restores what NumPy and Python draw, and not what torch does."""
-    state = torch.get_rng_state()
-    step = load(path, model, optimizer)
-    torch.set_rng_state(state)
-    return step
+    return forgetting("torch")
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
-def forgets_numpys_stream(path, model, optimizer):
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME, value=True)
+def forgets_numpys_stream():
     """Restores what torch and Python draw, and not what NumPy does."""
-    state = np.random.get_state()
-    step = load(path, model, optimizer)
-    np.random.set_state(state)
-    return step
+    return forgetting("NumPy")
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
-def forgets_pythons_stream(path, model, optimizer):
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME, value=True)
+def forgets_pythons_stream():
     """Restores what torch and NumPy draw, and not what Python does."""
-    state = random.getstate()
-    step = load(path, model, optimizer)
-    random.setstate(state)
-    return step
+    return forgetting("Python")
 
 
 @mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)

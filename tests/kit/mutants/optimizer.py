@@ -39,10 +39,11 @@ def summed(state, g):
     return state["g2"]
 
 
-def adagrad(divisor, *, total=summed):
-    """Return a step of AdaGrad that divides by `divisor(G, group)`."""
+def adagrad(divisor, *, total=summed, given=lambda g: g):
+    """Return a step of AdaGrad that divides by `divisor(G, group)`; `given` is what it takes for the gradient."""
 
     def update(p, g, state, group):
+        g = given(g)
         p.sub_(group["lr"] * g / divisor(total(state, g), group))
 
     return by(update)
@@ -264,23 +265,13 @@ def decays_the_weights():
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def clips_gradients():
     """Cuts gradients off at ±1000."""
-
-    def update(p, g, state, group):
-        g = g.clamp(-1000, 1000)
-        p.sub_(group["lr"] * g / root(summed(state, g), group))
-
-    return by(update)
+    return adagrad(root, given=lambda g: g.clamp(-1000, 1000))
 
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def hides_what_is_not_a_number():
     """Takes NaN for 0."""
-
-    def update(p, g, state, group):
-        g = g.nan_to_num()
-        p.sub_(group["lr"] * g / root(summed(state, g), group))
-
-    return by(update)
+    return adagrad(root, given=lambda g: g.nan_to_num())
 
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)

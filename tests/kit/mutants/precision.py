@@ -39,13 +39,14 @@ def forward(model, x, y, dtype):
     return F.mse_loss(checked(prediction, y).float(), y)
 
 
-def finish(optimizer, loss, scaler, max_norm, device):
+def finish(optimizer, loss, scaler, max_norm, device, *, clip=clip, unscale=True):
     """Do all that comes after the loss, in the right order."""
     scaler = scaler or torch.amp.GradScaler(device, enabled=False)
     optimizer.zero_grad()
     scaler.scale(loss).backward()
-    if max_norm is not None:
+    if unscale:
         scaler.unscale_(optimizer)
+    if max_norm is not None:
         clip(optimizer, max_norm)
     scaler.step(optimizer)
     scaler.update()
@@ -411,45 +412,28 @@ def never_unscales(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_n
 @mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
 def clips_before_unscaling(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
     """Clips the scaled gradients, which are then too small."""
-    loss = forward(model, x, y, dtype)
-    scaler = scaler or torch.amp.GradScaler(x.device.type, enabled=False)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    if max_norm is not None:
-        clip(optimizer, max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
+    return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, unscale=False)
 
 
 @mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
 def clips_each_parameter_alone(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
     """Compares each parameter's own norm, and so turns the step."""
-    loss = forward(model, x, y, dtype)
-    scaler = scaler or torch.amp.GradScaler(x.device.type, enabled=False)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    for parameter in parameters_of(optimizer) if max_norm is not None else ():
-        nn.utils.clip_grad_norm_(parameter, max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
+
+    def clip(optimizer, max_norm):
+        for parameter in parameters_of(optimizer):
+            nn.utils.clip_grad_norm_(parameter, max_norm)
+
+    return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, clip=clip)
 
 
 @mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
 def clips_each_value(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
     """Takes max_norm for the largest value."""
-    loss = forward(model, x, y, dtype)
-    scaler = scaler or torch.amp.GradScaler(x.device.type, enabled=False)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    if max_norm is not None:
+
+    def clip(optimizer, max_norm):
         nn.utils.clip_grad_value_(parameters_of(optimizer), max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
+
+    return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, clip=clip)
 
 
 @mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
@@ -467,19 +451,14 @@ def clips_without_a_scaler_only(model, optimizer, x, y, *, dtype=BFLOAT16, scale
 @mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
 def raises_small_norms(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
     """Gives every gradient the norm max_norm, smaller ones too."""
-    loss = forward(model, x, y, dtype)
-    scaler = scaler or torch.amp.GradScaler(x.device.type, enabled=False)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    if max_norm is not None:
+
+    def clip(optimizer, max_norm):
         gradients = [p.grad for p in parameters_of(optimizer) if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
         for gradient in gradients:
             gradient.mul_(max_norm / norm)
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
+
+    return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, clip=clip)
 
 
 @mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
