@@ -86,7 +86,7 @@ def sample_batch(
     _check_file(tokens)
     starts = torch.randint(windows, (batch_size,), generator=generator)
     flat = np.ascontiguousarray(tokens)
-    window = np.dtype((np.void, sequence_length * flat.itemsize))  # one item, which is copied at one go
+    window = f"V{sequence_length * flat.itemsize}"  # one item, which is copied at one go
     chosen = np.ndarray(windows, window, flat, strides=flat.strides)[starts.numpy()]
     batch = torch.from_numpy(np.ndarray((batch_size, sequence_length), flat.dtype, chosen).astype(np.int64))
     return batch if str(device) == "cpu" else _sent(batch, torch.device(device))
@@ -142,19 +142,26 @@ def _open_recorded(path: str | Path, kind: np.dtype[Any] | None, size: int) -> n
 
 def _identified(tokens: np.memmap[Any, Any]) -> np.memmap[Any, Any]:
     """Remember which file is mapped: another can take its name, and a cut one kills the process that reads on."""
-    tokens.file = os.stat(str(tokens.filename))  # type: ignore[attr-defined]
+    tokens.path = path = str(tokens.filename)  # type: ignore[attr-defined]
+    tokens.identity = _identity(path)  # type: ignore[attr-defined]
     return tokens
 
 
+def _identity(path: str) -> tuple[int, int, int, int]:
+    file = os.stat(path)
+    return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns
+
+
 def _check_file(tokens: Any) -> None:
-    while not hasattr(tokens, "file"):  # they may be a part of what was opened
+    while not hasattr(tokens, "identity"):  # they may be a part of what was opened
         tokens = tokens.base
         if not isinstance(tokens, np.ndarray):
             return
-    then, now = tokens.file, os.stat(tokens.filename)
-    if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino):
-        raise ValueError(f"{tokens.filename}: another file was put in its place since it was opened")
-    if now.st_size < then.st_size:
-        raise ValueError(f"{tokens.filename}: was cut to {now.st_size} bytes since it was opened")
-    if now.st_mtime_ns != then.st_mtime_ns:
-        raise ValueError(f"{tokens.filename}: was written to since it was opened")
+    then, now = tokens.identity, _identity(tokens.path)
+    if now == then:
+        return
+    if now[:2] != then[:2]:
+        raise ValueError(f"{tokens.path}: another file was put in its place since it was opened")
+    if now[2] < then[2]:
+        raise ValueError(f"{tokens.path}: was cut to {now[2]} bytes since it was opened")
+    raise ValueError(f"{tokens.path}: was written to since it was opened")
