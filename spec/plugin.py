@@ -91,6 +91,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder and not option.xmlpath:
         option.xmlpath = str(folder / files.name(files.JUNIT, rank))
     gc.freeze()  # what torch and hypothesis made at import stays: looking through it at the end takes half a second
+    gc.set_threshold(10_000)  # most of what the tests make is gone by itself, and each look costs
+    gc.enable()
     config.stash[CHAPTERS] = chapters
     config.stash[ACCELERATORS] = [device for device in present if chosen in (None, device)]
     config.stash[EVIDENCE] = Evidence()
