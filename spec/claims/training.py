@@ -22,8 +22,8 @@ HEAD_ONLY = chapter.claim(
 ARGUMENTS = chapter.claim(
     "arguments",
     says="The training function trains a network of as many layers as it is told, at the learning rate it is told.",
-    law="every argument is honoured: the model has num_layers layers of dim by dim, each step asks for one batch of"
-    " batch_size and is one of SGD at lr, and the losses are those of the batches before their steps; the notes' own"
+    law="every argument is honoured: the model has num_layers layers of dim by dim, each step is one of SGD at lr on"
+    " the next batch of batch_size, and the losses are those of the batches before their steps; the notes' own"
     " function trains the head alone, at 0.01",
     standing=CORRECTED,
     condition="the notes' function ignores both: its model always has 0 layers, and its learning rate is 0.01",

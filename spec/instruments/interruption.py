@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 Work = Callable[[], object]
-SYNCS = frozenset(("fsync", "fdatasync", "sync"))
+SYNCS = frozenset(("fsync", "fdatasync", "sync", "synchronised"))
 RENAMES = frozenset(("rename", "replace"))
 # The functions that Python code works on files with. What runs in C or C++ from end to end is one moment.
 CALLS = SYNCS | RENAMES | {"open", "write", "writelines", "writev", "pwrite", "sendfile", "copy_file_range", "close"}
@@ -20,7 +20,10 @@ CALLS |= {"flush", "truncate", "ftruncate", "link", "symlink", "unlink", "remove
 
 
 def moments(work: Work) -> list[str]:
-    """Do the work and return the file operations that it began, in their order, and "renamed" after each renaming."""
+    """Do the work and return the file operations that it began, in their order.
+
+    After each renaming comes "renamed", and "synchronised" where a file was opened each of whose writes will be.
+    """
     found: list[str] = []
     _watch(work, found.append)
     return found
@@ -70,6 +73,11 @@ def _watch(work: Work, tell: Callable[[str], object]) -> None:
         elif event == "c_return" and function.__name__ in RENAMES:
             tell("renamed")
 
+    def heed(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and sys.getprofile() is note and arguments[2] & (os.O_SYNC | os.O_DSYNC):
+            tell("synchronised")
+
+    sys.addaudithook(heed)  # which stays as long as the process does
     sys.setprofile(note)
     try:
         work()

@@ -73,12 +73,13 @@ def weights_are(evidence, model, dim, num_layers):
     evidence.equal(told, shapes, unit="as the parameters")
 
 
-def follows(evidence, trained, batches, lr):
-    """Require that a run's losses are those of SGD on its batches, which ended at its model's weights."""
-    evidence.equal([type(loss).__name__ for loss in trained.losses], ["float"] * len(batches.given), unit="as losses")
-    predicted, first = replay(batches.given, weights_of(trained.model), lr)
-    magnified = bounds.magnified([x for x, _ in batches.given], len(first) - 1, lr)
-    tolerance = [bounds.replayed(x, y, first, len(predicted), magnified) for x, y in batches.given]
+def follows(evidence, trained, batches, length, lr):
+    """Require that a run's losses are those of SGD on its first batches, which ended at its model's weights."""
+    used = batches.given[:length]
+    evidence.equal([type(loss).__name__ for loss in trained.losses], ["float"] * length, unit="as losses")
+    predicted, first = replay(used, weights_of(trained.model), lr)
+    magnified = bounds.magnified([x for x, _ in used], len(first) - 1, lr)
+    tolerance = [bounds.replayed(x, y, first, len(predicted), magnified) for x, y in used]
     measured, predicted, tolerance = (
         torch.tensor(each, dtype=torch.float64) for each in (trained.losses, predicted, tolerance)
     )
@@ -159,13 +160,14 @@ def test_without_layers_the_head_is_left(impl, evidence, device, points, width, 
     width=st.small, layers=st.up_to_two, points=st.small, length=st.up_to_three, lr=st.rates_of_descent, seed=st.seeds
 )
 def test_every_step_is_one_of_sgd(impl, evidence, width, layers, points, length, lr, seed):
-    """Each step asks for one batch of `batch_size`, and moves a network of `num_layers` by −lr times its gradient."""
+    """Each step moves a network of `num_layers` by −lr times its gradient on the next batch of `batch_size`."""
     batches = Batches(width, seed)
     sizes = {"dim": width, "num_layers": layers, "batch_size": points, "steps": length, "lr": lr}
     trained = run(impl, batches, seed, **sizes)
-    evidence.equal(batches.asked, [points] * length, unit="as the batches asked for")
+    evidence.equal(set(batches.asked) - {points}, set(), unit="as other sizes of batches")
+    evidence.at_least(len(batches.asked), length, unit="batches")  # some may be asked for ahead
     weights_are(evidence, trained.model, width, layers)
-    follows(evidence, trained, batches, lr)
+    follows(evidence, trained, batches, length, lr)
     for given_out, copies in zip(batches.given, batches.copies, strict=True):
         for tensor, copy in zip(given_out, copies, strict=True):
             evidence.equal(tensor, copy, unit="left as it was")
@@ -180,9 +182,10 @@ def test_long_runs_wide_layers_and_large_batches(impl, evidence, width, layers, 
     """A run of a hundred steps is one of SGD to its end, and so are those of larger sizes than are drawn."""
     batches = Batches(width, length)
     trained = run(impl, batches, 0, dim=width, num_layers=layers, batch_size=points, steps=length, lr=lr)
-    evidence.equal(batches.asked, [points] * length, unit="as the batches asked for")
+    evidence.equal(set(batches.asked) - {points}, set(), unit="as other sizes of batches")
+    evidence.at_least(len(batches.asked), length, unit="batches")  # some may be asked for ahead
     weights_are(evidence, trained.model, width, layers)
-    follows(evidence, trained, batches, lr)
+    follows(evidence, trained, batches, length, lr)
 
 
 @verifies(training.ARGUMENTS)
@@ -207,7 +210,7 @@ def test_numbers_of_any_type_are_honoured(impl, evidence):
         batches = Batches(3, 0)
         trained = run(impl, batches, 0, **sizes, lr=np.float64(SIZES["lr"]))
         weights_are(evidence, trained.model, 3, 1)
-        follows(evidence, trained, batches, SIZES["lr"])
+        follows(evidence, trained, batches, SIZES["steps"], SIZES["lr"])
 
 
 @verifies(training.ARGUMENTS)
@@ -218,13 +221,8 @@ def test_what_fits_no_run_is_refused(impl, evidence):
         for size in (1.5, "2", None):
             call = partial(run, impl, Batches(3, 0), 0, **SIZES | {name: size})
             evidence.raises((TypeError, ValueError), call, **{name: size})
-    for shape, target in (((2, 4), (2,)), ((2, 3), (1,)), ((3,), (2,))):
-        evidence.raises(
-            (ValueError, RuntimeError, IndexError),
-            partial(run, impl, lambda batch_size, x=shape, y=target: (torch.ones(x), torch.ones(y)), 0, **SIZES),
-            x=shape,
-            y=target,
-        )
+    too_wide = partial(run, impl, lambda batch_size: (torch.ones(2, 4), torch.ones(2)), 0, **SIZES)
+    evidence.raises((ValueError, RuntimeError, IndexError), too_wide, x=(2, 4))
 
 
 @refutes(training.ARGUMENTS)

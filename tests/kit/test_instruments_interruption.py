@@ -18,7 +18,8 @@ def kill_a_writer(folder, moments):
             file.write(b"1")  # 1
             os.fsync(file.fileno())  # 2
         os.replace(f"{folder}/first", f"{folder}/second")  # 3, and 4 once it has been renamed
-        os.unlink(f"{folder}/second")  # 5
+        os.close(os.open(f"{folder}/second", os.O_WRONLY | os.O_SYNC))  # 5, 6 and 7
+        os.unlink(f"{folder}/second")  # 8
 
     begun, found = interruption.moments(work), []
     for moment in range(moments):
@@ -51,9 +52,9 @@ def kill_a_sleeper(path, seconds):
 
 def test_each_moment_is_just_before_its_operation(tmp_path):
     """Killed at a moment, the program has done what comes before and not the operation itself."""
-    begun, found = processes.fresh().run(kill_a_writer, folder=str(tmp_path), moments=7)
-    assert begun == ["open", "write", "fsync", "replace", "renamed", "unlink"]
-    assert found == [[], ["first 0"], ["first 1"], ["first 1"], ["second 1"], ["second 1"], []]
+    begun, found = processes.fresh().run(kill_a_writer, folder=str(tmp_path), moments=10)
+    assert begun == ["open", "write", "fsync", "replace", "renamed", "open", "synchronised", "close", "unlink"]
+    assert found == [[], ["first 0"], ["first 1"], ["first 1"], *[["second 1"]] * 5, []]
 
 
 def test_it_ends_after_a_while(tmp_path):

@@ -588,6 +588,21 @@ def writes_by_file_numbers(path, model, optimizer, step):
 
 
 @twin("impl.checkpoint.save")
+def synchronises_each_write(path, model, optimizer, step):
+    """Opens the file so that each write reaches the disk before it returns, and asks for no more than that."""
+    opened = os.open
+
+    def synchronised(path, flags, *mode, **folder):
+        return opened(path, flags | (os.O_SYNC if flags & os.O_CREAT else 0), *mode, **folder)
+
+    with (
+        instead(os, "open", synchronised),
+        instead(os, "fdatasync", lambda number: None),
+    ):
+        writes_by_file_numbers(path, model, optimizer, step)
+
+
+@twin("impl.checkpoint.save")
 def hides_code_it_was_given(path, model, optimizer, step):
     """Writes what it is not able to load again but for numbers of NumPy's, and leaves it to load to refuse the rest."""
     for group in optimizer.param_groups:

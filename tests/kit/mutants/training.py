@@ -259,19 +259,6 @@ def normalises_the_batch(get_batch, **arguments):
 
 
 @mutant(TRAIN, caught_by=training.ARGUMENTS)
-def accepts_any_shape(get_batch, **arguments):
-    """Lets targets of another shape broadcast against the predictions."""
-
-    def batches(size):
-        x, y = get_batch(size)
-        return x, y.expand(size) if y.dim() == 0 else y.reshape(-1)[:1].expand(size) if y.numel() == 1 else y.reshape(
-            -1
-        )
-
-    return train(batches, **arguments)
-
-
-@mutant(TRAIN, caught_by=training.ARGUMENTS)
 def takes_no_step_for_a_negative_number(get_batch, **arguments):
     """Takes no steps where the number of steps is negative."""
     steps = arguments["steps"]
@@ -417,6 +404,26 @@ def writes_the_gradient_out(get_batch, *, dim, num_layers, batch_size, steps, lr
                 parameter.sub_(lr * torch.from_numpy(gradient).to(parameter))
         trained.losses.append(loss)
     return trained
+
+
+@twin(TRAIN)
+def accepts_any_shape(get_batch, **arguments):
+    """Lets targets of another shape broadcast against the predictions."""
+
+    def batches(size):
+        x, y = get_batch(size)
+        return x, y.expand(size) if y.dim() == 0 else y.reshape(-1)[:1].expand(size) if y.numel() == 1 else y.reshape(
+            -1
+        )
+
+    return train(batches, **arguments)
+
+
+@twin(TRAIN)
+def asks_ahead(get_batch, **arguments):
+    """Asks for two batches more than it has steps, ahead of time."""
+    ahead = [get_batch(arguments["batch_size"]) for _ in range(max(arguments["steps"], 0) + 2)]
+    return train(lambda _: ahead.pop(0), **arguments)
 
 
 @twin(TRAIN)
