@@ -76,12 +76,13 @@ def test_a_product_is_as_exact_as_its_dtype(evidence, device, seed, sizes):
 
 @verifies(precision.TRADE_OFF)
 def test_wider_dtypes_are_more_exact(evidence, device):
-    """Over 1,024 products the error falls from bfloat16 over float16 to float32."""
+    """Over 1,024 products the error falls from bfloat16 over float16 to float32, where that is multiplied whole."""
     angles = torch.arange(32 * 64, dtype=torch.float64)
     x, w = (angles * 2.1).sin().reshape(32, 64), (angles * 3.7).sin().reshape(64, 32)
+    whole = bounds.operand_cut(torch.float32) == 0  # TF32, which some containers turn on, has float16's 10 bits
     errors = [
         ((x.to(device, dtype) @ w.to(device, dtype)).cpu().double() - x @ w).square().mean().sqrt().item()
-        for dtype in (torch.bfloat16, torch.float16, torch.float32)
+        for dtype in (torch.bfloat16, torch.float16, *([torch.float32] if whole else []))
     ]
     for wide, narrow in zip(errors[1:], errors[:-1], strict=True):
         evidence.at_least(narrow / wide, bounds.FALLS, unit="times the wider dtype's error")
