@@ -136,7 +136,9 @@ def serve() -> None:
         if os.fork() == 0:
             listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _answer(connection)
+            with contextlib.suppress(BrokenPipeError):  # whoever asked has gone
+                _answer(connection)
+            os._exit(0)
         connection.close()
     path = Path(listener.getsockname())
     path.unlink(missing_ok=True)
@@ -145,7 +147,7 @@ def serve() -> None:
 
 
 def _answer(connection: socket.socket) -> None:
-    """Run what is asked for and send what it returns; never returns."""
+    """Run what is asked for and send what it returns, then end the process."""
     lines = connection.makefile("rw", encoding="utf-8")
     request = json.loads(lines.readline())
     lines.write(f"{os.getpid()}\n")

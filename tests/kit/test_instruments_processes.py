@@ -44,6 +44,14 @@ def write_then_sleep(path):
     time.sleep(60)
 
 
+def wait_for(path):
+    import pathlib
+    import time
+
+    while not pathlib.Path(path).exists():
+        time.sleep(0.001)
+
+
 def modules():
     import sys
 
@@ -116,6 +124,20 @@ def test_a_process_can_be_killed(fresh, tmp_path):
         time.sleep(0.001)
     else:
         pytest.fail("still alive")
+
+
+def test_an_answer_that_nobody_waits_for_is_dropped(capfd, tmp_path):
+    """A process whose caller has gone meanwhile ends without a word on standard error."""
+    own = processes.Fresh()
+    process = own.start(wait_for, path=str(tmp_path / "file"))
+    process._lines.close()
+    (tmp_path / "file").touch()
+    deadline = time.monotonic() + 10
+    while os.path.exists(f"/proc/{process.pid}") and time.monotonic() < deadline:
+        time.sleep(0.001)
+    own._server.stdin.close()
+    own._server.wait(10)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_prelude_comes_first(fresh, monkeypatch):
