@@ -195,8 +195,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if not ties:
         return (yield)
     evidence = item.config.stash[EVIDENCE]
-    # Small tensors are done before a second thread has woken up, on a busy machine long before.
-    small = "benchmark" not in getattr(item, "fixturenames", ()) or _untimed(item.config)
+    names = getattr(item, "fixturenames", ())
+    # Small tensors are done before a second thread has woken up, on a busy machine long before. What an accelerator is
+    # compared with is all of the CPU.
+    small = "accelerator" not in names and ("benchmark" not in names or _untimed(item.config))
     with timer.one_thread() if small else nullcontext(), running.judged(item, *ties[0], evidence):
         return (yield)
 

@@ -29,6 +29,16 @@ PICKY = """
 def test_picky(evidence, device):
     evidence.equal(str(device), "meta:0", unit="device")
 """
+THREADS = """
+@verifies(storage.BYTES)
+def test_small(evidence, device):
+    evidence.equal(torch.get_num_threads(), 1, unit="threads")
+
+
+@verifies(storage.DOUBLE)
+def test_compared(evidence, accelerator):
+    evidence.equal(torch.get_num_threads(), 3, unit="threads")
+"""
 BOTH = torch.device("meta:0"), torch.device("meta:1")
 
 
@@ -115,6 +125,18 @@ def test_each_device_has_a_verdict_of_its_own(two):
 def test_gpu_claims_run_on_accelerators_only(two):
     """-m gpu selects what runs on an accelerator, and leaves the CPU out."""
     assert [name.split(" (")[1] for name in two.run("-m", "gpu").verdicts()] == ["meta:0)", "meta:1)"] * 2
+
+
+def test_an_accelerator_is_compared_with_the_whole_cpu(two):
+    """Tests of small tensors run on one thread; those that need an accelerator have as many as torch was given."""
+    two.test(THREADS)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        ran = two.run()
+    finally:
+        torch.set_num_threads(before)
+    assert set(ran.verdicts().values()) == {"holds"}
 
 
 @pytest.mark.parametrize(
