@@ -156,8 +156,9 @@ def sample(
 
     Each turn begins with another variant. On accelerators, by their own events, the caches are written full between
     runs, outside the timed part: what a run reads comes from memory. A CPU's caches are flushed where `flush` is true,
-    for what memory bounds: a product reads each value many times. Operands are the caller's: random, for the power
-    that a product draws, and so its clock, depends on the values.
+    for what memory bounds: a product reads each value many times. What takes the host longer than the device needs
+    `flush=False`: the host would have begun while the device is still writing, and part of its time would not count.
+    Operands are the caller's: random, for the power that a product draws, and so its clock, depends on the values.
     """
     scratch = _scratch(device) if (device.type != "cpu" if flush is None else flush) else None
     taken: dict[str, list[float]] = {name: [] for name in variants}

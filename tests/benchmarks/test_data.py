@@ -24,4 +24,5 @@ def test_a_batch_is_sampled(impl, evidence, meter, device, tmp_path):
 
     size = BATCH * LENGTH
     evidence.equal(sample().numel(), size, unit="ids in a batch")
-    meter.rate("a batch", Work(sample, bytes=10 * size, dtype=torch.int64, shape=(BATCH, LENGTH)), device)
+    work = Work(sample, bytes=10 * size, dtype=torch.int64, shape=(BATCH, LENGTH))
+    meter.rate("a batch", work, device, flush=False)

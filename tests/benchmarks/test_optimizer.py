@@ -45,7 +45,7 @@ def test_steps_under_a_constant_gradient_are_timed(impl, evidence, meter, device
             works[name] = Work(run, bytes=bytes_moved, dtype=torch.float32, shape=(count, side, side))
             if whose == "AdaGrad":
                 ours[name] = parameters[-1]
-    meter.rates(works, device)
+    meter.rates(works, device, flush=False)
     for name, parameter in ours.items():
         followed = Followed(parameter)
         followed.steps, followed.squares = taken[name], taken[name] * exactly(parameter.grad) ** 2

@@ -14,7 +14,9 @@ import torch
 from spec import benchmarks
 from spec.hardware import sensors
 from spec.hardware.promises import Promise, Promises
+from spec.implementation import Implementation
 from spec.instruments import timer
+from tests.benchmarks import test_checkpoint, test_data, test_optimizer
 from tests.kit.judging import running
 from tests.kit.project import DOUBLE
 
@@ -276,3 +278,25 @@ def test_a_card_that_tells_nothing_is_no_error(monkeypatch, tmp_path):
     assert sensors.state(torch.device("cuda:0")) == {}
     assert sensors.slowed(torch.device("cuda:0")) == ""
     assert sensors.slowed(CPU) == ""
+
+
+def test_what_the_host_takes_is_timed_without_flushing(tmp_path):
+    """Batches, optimizer steps of many parameters and checkpoints are the host's work: no cache is flushed for them."""
+    impl, flushed = Implementation("impl"), []
+
+    class Meter:
+        timed = False
+
+        def rates(self, works, device, *, flush=None):
+            flushed.append(flush)
+            for work in works.values():
+                work.run()
+
+        def rate(self, name, work, device, *, flush=None):
+            self.rates({name: work}, device, flush=flush)
+
+    with running() as evidence:
+        test_data.test_a_batch_is_sampled(impl, evidence, Meter(), CPU, tmp_path)
+        test_optimizer.test_steps_under_a_constant_gradient_are_timed(impl, evidence, Meter(), CPU)
+        test_checkpoint.test_a_checkpoint_is_saved_and_loaded(impl, evidence, Meter(), CPU, tmp_path)
+    assert flushed == [False] * 3

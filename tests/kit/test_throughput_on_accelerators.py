@@ -183,6 +183,19 @@ def test_an_asynchronous_device_is_told_from_a_synchronous_one(pretend):
     assert "of the time until it is done" in judge(claims.test_a_product_returns_before_it_is_done)
 
 
+def test_all_that_the_host_does_counts_where_no_cache_is_flushed(pretend):
+    """While the device writes its caches full, a host that goes ahead is not timed: benchmarks of it leave them."""
+    machine = pretend()
+
+    def batch():
+        machine.now += 3e-4
+        machine.work(1e-6, "cuda")
+
+    taken = {flush: timer.sample({"batch": batch}, GPU, budget=0.1, flush=flush)["batch"] for flush in (True, False)}
+    assert taken[True].median == pytest.approx(3e-4 - 1e-4 + LAUNCH + 1e-6)
+    assert taken[False].median == pytest.approx(3e-4 + LAUNCH + 1e-6)
+
+
 def test_timing_holds_on_an_accelerator(pretend):
     """The independent timer and the growth with B·D·K are those of the made-up device."""
     pretend()
