@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 PRODUCTS = {
     *("__matmul__", "__rmatmul__", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "mv", "addmv", "dot", "vdot"),
     *("inner", "linear", "einsum", "tensordot", "chain_matmul", "multi_dot", "linalg_multi_dot", "linalg_matmul"),
-    *("_int_mm", "_scaled_mm"),
+    *("_int_mm", "_scaled_mm", "addmm_", "addbmm_", "baddbmm_", "addmv_"),
 }
 
 
@@ -44,7 +44,7 @@ class Pace(TorchFunctionMode):
     ) -> Any:
         start = time.perf_counter()
         result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") in PRODUCTS:
+        if getattr(func, "__name__", "").split(".")[0] in PRODUCTS:  # an operator's overload is called mm.default
             delay = self.seconds[self.products % len(self.seconds)]
             self.results.append((result.numel(), result.dtype))
             if delay:

@@ -372,8 +372,9 @@ def test_a_forward_pass_needs_sizes(impl, evidence):
     sizes = {"layers": 2, "width": 8, "heads": 2, "context": 4, "vocabulary": 10, "feedforward": 16, "batch": 3}
     refuses(evidence, impl.flops.forward, "points", "parameters")
     refuses(evidence, impl.flops.transformer_forward, **sizes)
-    uneven = partial(impl.flops.transformer_forward, **sizes | {"heads": 3})
-    evidence.raises(ValueError, uneven, heads=3, width=8)
+    for heads, error in ((3, ValueError), (0, (ValueError, ZeroDivisionError))):
+        uneven = partial(impl.flops.transformer_forward, **sizes | {"heads": heads})
+        evidence.raises(error, uneven, heads=heads, width=8)
 
 
 @verifies(flops.BACKWARD)

@@ -18,6 +18,9 @@ WAYS = {
     "bmm": lambda a, b: torch.bmm(a[None], b[None])[0],
     "addmm": lambda a, b: torch.addmm(torch.zeros(2, 4), a, b),
     "tensordot": lambda a, b: torch.tensordot(a, b, 1),
+    "in place": lambda a, b: torch.zeros(2, 4).addmm_(a, b),
+    "operator": torch.ops.aten.mm.default,
+    "inference": lambda a, b: torch.inference_mode()(torch.matmul)(a, b),
 }
 
 

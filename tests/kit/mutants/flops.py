@@ -435,6 +435,12 @@ def accepts_any_heads(*, layers, width, heads, context, vocabulary, feedforward=
 
 
 @mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD)
+def takes_no_heads_for_one(*, heads, **sizes):
+    """Takes a Transformer without heads for one with a single head."""
+    return transformer_forward(heads=1 if heads == 0 else heads, **sizes)
+
+
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD)
 def checks_what_it_needs(*, layers, width, heads, context, vocabulary, feedforward=None, batch=1, causal=False):
     """Never looks at a negative batch."""
     one = transformer_forward(
