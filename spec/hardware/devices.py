@@ -6,6 +6,8 @@ import torch
 
 from spec.hardware import processors
 
+MATRIX_CORES = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")  # AMD's CDNA, RDNA 3 and 4
+
 
 def accelerators() -> list[torch.device]:
     """Return every accelerator present, in index order."""
@@ -65,6 +67,8 @@ def multiplies_bfloat16(device: torch.device) -> bool | None:
     if device.type == "cpu":
         flags = set(processors.cpuinfo()[0].get("flags", "").split()) if processors.cpuinfo() else set()
         return bool(flags & {"avx512_bf16", "amx_bf16"}) if "avx2" in flags else None
+    if device.type == "cuda" and torch.version.hip is not None:  # where is_bf16_supported says yes of any device
+        return True if str(_properties(device).gcnArchName).startswith(MATRIX_CORES) else None
     if device.type == "cuda":
         with torch.cuda.device(device):
             return bool(torch.cuda.is_bf16_supported(including_emulation=False))
