@@ -219,5 +219,5 @@ def test_bfloat16_is_held_to_be_faster(pretend):
     assert judge(claims.test_tiny_products_are_not_twice_as_fast_in_bfloat16, device=GPU) == ""
     pretend(rates=RATES | {("cuda", "bfloat16"): 2e13})
     message = judge(claims.test_bfloat16_is_faster_where_the_device_multiplies_it, device=GPU)
-    assert "measured 0.4000" in message
+    assert "measured 0.400" in message
     assert "times as fast as float32, predicted at least 1" in message
