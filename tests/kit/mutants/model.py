@@ -1,5 +1,8 @@
 """§3.2: wrong and unusual networks."""
 
+import functools
+
+import numpy as np
 import torch
 from torch import nn
 
@@ -120,12 +123,13 @@ class NeedsAtLeastOne(Cruncher):
 
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
-class CutsItsLayersShort(Cruncher):
-    """Runs two layers at most."""
+class SortsItsLayersByName(Cruncher):
+    """Takes layers.10 before layers.2."""
 
     def forward(self, x):
-        for layer in self.layers[:2]:
-            x = layer(x)
+        named = dict(self.named_parameters())
+        for name in sorted(named.keys() - {"final.weight"}):
+            x = x @ named[name]
         return self.final(x).squeeze(-1)
 
 
@@ -177,11 +181,17 @@ class RemembersItsOutputs(Cruncher):
 
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
-class IsAnotherInEvalMode(Cruncher):
-    """Leaves out its layers outside of training."""
+class MultipliesOutForEvalMode(Cruncher):
+    """Multiplies the weights out when eval() is called, and does not see them change in that mode."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        with torch.no_grad():
+            self.__dict__["known"] = functools.reduce(torch.matmul, [x.weight for x in (*self.layers, self.final)])
+        return self
 
     def forward(self, x):
-        return super().forward(x) if self.training else self.final(x).squeeze(-1)
+        return super().forward(x) if self.training else (x @ self.known).squeeze(-1)
 
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
@@ -278,12 +288,13 @@ class ForgetsTheHeadsGenerator(Cruncher):
 
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
-class StartsTheHeadAtZero(Cruncher):
-    """Starts the head at zero."""
+class StartsADeepHeadAtZero(Cruncher):
+    """Starts the head at zero where there are layers below it, so that the network starts out as 0."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         super().__init__(dim, num_layers, generator=generator)
-        self.final.weight.data.zero_()
+        if num_layers:
+            self.final.weight.data.zero_()
 
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
@@ -343,9 +354,15 @@ def counts_buffers_too(module):
 
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
-def counts_tensors(module):
-    """Counts the parameters, not the numbers in them."""
-    return len(list(module.parameters()))
+def counts_bytes_by_four(module):
+    """Takes every number for four bytes."""
+    return sum(parameter.nbytes for parameter in module.parameters()) // 4
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def counts_as_numpy_does(module):
+    """Returns a NumPy integer."""
+    return np.sum([parameter.numel() for parameter in module.parameters()], dtype=np.int64)
 
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
@@ -516,13 +533,14 @@ class Numbered(nn.ModuleList):
 
 @twin("impl.model.Cruncher")
 class HasAListOfItsOwn(Cruncher):
-    """Draws the head first and keeps the layers in a subclass of ModuleList, registered first."""
+    """Draws the head first, keeps the layers in a subclass of ModuleList, registered first, and a buffer beside."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         final = Linear(dim, 1, generator=generator)
         super().__init__(dim, num_layers, generator=generator)
         self.layers = Numbered(self.layers)
         self.final = final
+        self.register_buffer("version", torch.tensor(1))
 
 
 @twin("impl.model.count_parameters")
