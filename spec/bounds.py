@@ -245,6 +245,11 @@ def some_square_is_off(length: int) -> float:
     return math.sqrt(math.pi * (length - 2)) / 2
 
 
+def some_sum_is_off(length: int) -> float:
+    """Return how far from 0 at least one of 64 sums of `length` standard normals lies, but for a chance of 2⁻⁶⁴."""
+    return NormalDist().inv_cdf(0.75) * math.sqrt(length)
+
+
 def outputs(gram: FloatArray, fan_out: int) -> float:
     """Bound the relative error of the root mean square of x @ w, given x @ xᵀ = `gram`, for standard normal w.
 

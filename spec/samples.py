@@ -51,7 +51,7 @@ def drawn_twice(evidence: Evidence, draw: Callable[..., Tensor], seed: int, devi
 def are_independent(evidence: Evidence, values: FloatArray, dtype: torch.dtype) -> None:
     """Check that no part of the values is another part over again, as it is, negated or mirrored."""
     correlation, limit = largest_correlation(values), bounds.sign_correlation(values.size)
-    evidence.at_most(correlation, limit, unit="as the signs' largest correlation")
+    evidence.at_most(correlation, limit, unit="as the signs' largest correlation, shifted or mirrored")
     if torch.finfo(dtype).bits >= 32:
         evidence.at_least(distinct(values), values.size - bounds.coincidences(values.size), unit="distinct values")
 
@@ -65,7 +65,9 @@ def are_spread(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound
         mean, off = bounds.bounded_mean(variance, bound, count), bounds.bounded_mean(of_squares, bound**2, count)
     deviation = math.sqrt(variance)
     tolerance = bounds.spread(variance, off + slack * variance)
-    evidence.close(root_mean_square(values), deviation, tolerance=tolerance, unit="of the normal's standard deviation")
+    evidence.close(
+        root_mean_square(values), deviation, tolerance=tolerance, unit="times the normal's standard deviation"
+    )
     evidence.close(float(values.mean()), 0.0, tolerance=mean + slack * deviation, unit="as the mean")
 
 
@@ -75,7 +77,7 @@ def are_distributed(evidence: Evidence, values: FloatArray, dtype: torch.dtype, 
     places = [NormalDist().inv_cdf((1 - inside) / 2 + share * inside) for share in SHARES.tolist()]
     below = torch.as_tensor(np.searchsorted(np.sort(values, axis=None), places, side="right") / values.size)
     tolerance = bounds.empirical_distribution(values.size) + bounds.sampled(dtype)
-    evidence.close(below, SHARES, tolerance=tolerance, unit="as the share up to a 64th's quantile")
+    evidence.close(below, SHARES, tolerance=tolerance, unit="as the share below a quantile of the normal")
 
 
 def are_cut_off(evidence: Evidence, values: FloatArray, bound: float, dtype: torch.dtype) -> None:
@@ -94,9 +96,31 @@ def has_tails(evidence: Evidence, weights: Tensor) -> None:
     evidence.at_most(largest, high, unit="as the largest", count=weights.numel())
 
 
+def beyond(evidence: Evidence, weights: Tensor, deviations: float) -> None:
+    """Check the share of standard normal weights that lie so many deviations from 0, or farther."""
+    share, count = math.erfc(deviations / math.sqrt(2)), weights.numel()
+    tolerance = bounds.bounded_mean(share, 1.0, count) + bounds.sampled(weights.dtype)
+    measured = int((weights.detach().abs() >= deviations).sum()) / count
+    evidence.close(measured, share, tolerance=tolerance, unit=f"as the share beyond ±{deviations:g}")
+
+
 def some_is_off(evidence: Evidence, values: FloatArray) -> None:
     """Check that neither the rows nor the columns of standard normal values are all of the same length."""
     for axis, side in ((0, "column"), (1, "row")):
         length = values.shape[axis]
-        furthest = float(np.abs(np.square(values).sum(axis) - length).max())
-        evidence.at_least(furthest, bounds.some_square_is_off(length), unit=f"between a {side}'s square and its size")
+        is_off(evidence, np.square(values).sum(axis) - length, length, f"a {side}")
+
+
+def is_off(evidence: Evidence, off: FloatArray, length: int, what: str) -> None:
+    """Check that some sum of `length` squares is as far from `length` as of many independent ones some is."""
+    furthest = float(np.abs(off).max())
+    evidence.at_least(furthest, bounds.some_square_is_off(length), unit=f"between {what}'s sum of squares and its size")
+
+
+def are_not_adjusted(evidence: Evidence, draw: Callable[[], Tensor], deviation: float) -> None:
+    """Check that not every draw has the mean square, or the mean, that normal weights only are expected to have."""
+    drawn = np.stack([standardised(draw(), deviation).ravel() for _ in range(64)])
+    length = drawn.shape[1]
+    is_off(evidence, np.square(drawn).sum(1) - length, length, "a draw")
+    furthest = float(np.abs(drawn.sum(1)).max())
+    evidence.at_least(furthest, bounds.some_sum_is_off(length), unit="between a draw's sum and 0")

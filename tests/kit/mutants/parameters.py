@@ -186,11 +186,10 @@ def uniform_and_scaled(shape, generator):
     return uniform(shape, generator)
 
 
-@sample("normal", one, parameters.GROWTH)
-def laplace(shape, generator):
-    """Draws from a Laplace distribution, whose tails are heavier."""
-    u = 2 * rand(*shape, generator=generator) - 1
-    return -u.sign() * torch.log1p(-u.abs()) / math.sqrt(2)
+@sample("normal", one, parameters.TAILS)
+def twelve_uniform_ones(shape, generator):
+    """Adds twelve uniform numbers up, whose sum is nearly normal, and never beyond 6."""
+    return rand(12, *shape, generator=generator).sum(0) - 6
 
 
 @sample("normal", one, parameters.GROWTH)
@@ -207,9 +206,17 @@ def one_row(shape, generator):
 
 
 @sample("scaled_normal", lecun, parameters.SCALED)
-def one_column(shape, generator):
-    """Repeats one column."""
-    return randn(shape[0], 1, generator=generator).repeat(1, shape[1])
+def of_exact_deviation(shape, generator):
+    """Divides each draw by its own standard deviation."""
+    drawn = randn(*shape, generator=generator)
+    return drawn / drawn.std() if drawn.numel() > 1 else drawn
+
+
+@sample("normal", one, parameters.GROWTH)
+def of_exact_mean(shape, generator):
+    """Takes each draw's own mean away."""
+    drawn = randn(*shape, generator=generator)
+    return drawn - drawn.mean() if drawn.numel() else drawn
 
 
 def arranged(shape, parts):
