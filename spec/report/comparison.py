@@ -1,6 +1,7 @@
 """Several reports side by side: where their verdicts differ, what each device did per second, and which one lags."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ def lags(reports: Sequence[Json]) -> Iterator[Lag]:
     doubt takes no part.
     """
     for name, found in _rates(reports).items():
-        sure = {part: rate for part, rate in found.items() if not rate["doubt"] and rate["uncertainty"] is not None}
+        sure = _sure(found)
         for part, rate in sure.items():
             others = [other for which, other in sure.items() if which != part and which.name == part.name]
             if not others:
@@ -103,6 +104,11 @@ def _rates(reports: Sequence[Json]) -> dict[str, dict[Part, Json]]:
     return found
 
 
+def _sure(found: Mapping[Part, Json]) -> dict[Part, Json]:
+    """Return the timings that are not in doubt."""
+    return {part: rate for part, rate in found.items() if not rate["doubt"] and rate["uncertainty"] is not None}
+
+
 def _seconds(found: Mapping[Part, Json]) -> Cells:
     cells: dict[int, str] = {}
     for part, rate in found.items():
@@ -114,11 +120,15 @@ def _seconds(found: Mapping[Part, Json]) -> Cells:
 
 def _told(found: Sequence[Lag], rates: Mapping[str, Mapping[Part, Json]], paths: Sequence[Path]) -> Iterator[str]:
     """Say which device is slower than the rest; or that none is, or why that cannot be said."""
-    compared = sum(len(parts) > 1 for parts in rates.values())
-    if not compared:
+    several = [parts for parts in rates.values() if len(parts) > 1]
+    compared = sum(max(Counter(part.name for part in _sure(parts)).values(), default=0) > 1 for parts in several)
+    if not several:
         yield "nothing was timed in more than one report: time the claims about speed with -m gpu or --benchmark-only"
+    elif not compared:
+        yield f"none of {len(several)} timings can be compared: they are in doubt (?), or of devices of different names"
     elif not found:
-        yield f"no device is slower than others of its name beyond noise ({compared} timings compared)"
+        among = f"{compared} of {len(several)} timings compared"
+        yield f"no device is slower than others of its name beyond noise ({among})"
     for part in dict.fromkeys(lag.part for lag in found):
         yield f"[{part.report + 1}] {part.device} ({part.name}) is slower than the rest: {paths[part.report]}"
         for lag in found:

@@ -148,7 +148,7 @@ def streams(side, device):
     works = {
         "copy": Work(lambda: out.copy_(x), bytes=2 * x.nbytes, dtype=x.dtype, shape=(side, side)),
         "add": Work(lambda: torch.add(x, y, out=out), side**2, 3 * x.nbytes, x.dtype, (side, side)),
-        "sum": Work(lambda: x.sum(1), side * (side - 1), x.nbytes, x.dtype, (side, side)),
+        "sum": Work(lambda: x.sum(1), side * (side - 1), x.nbytes + x[0].nbytes, x.dtype, (side, side)),
     }
     for columns in (1, 16, 256):
         thin = torch.rand(side, columns, generator=generator, device=device)

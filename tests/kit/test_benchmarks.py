@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from spec import benchmarks
-from spec.hardware import sensors
+from spec.evidence import EvidenceError
+from spec.hardware import environment, sensors
 from spec.hardware.promises import Promise, Promises
 from spec.implementation import Implementation
 from spec.instruments import timer
@@ -45,9 +46,9 @@ def test_work(evidence, meter, device, timed):
     }, device)
     evidence.equal(timed, meter.timed)
     evidence.equal(calls == ["slow", "fast"], not meter.timed, unit="untimed pass")
-    benchmarks.decided(evidence, *rates.values())
     for rate in rates.values():
         benchmarks.within_promise(evidence, rate)
+    benchmarks.decided(evidence, *rates.values())
 """
 GIVEN = ("--spec-promised=float32=4e9", "--spec-promised=bandwidth=4e6")
 
@@ -152,11 +153,109 @@ def test_pytest_benchmarks_files_name_nobody(project):
         assert json.dumps(private).strip('"') not in text
 
 
-def rate(promise=None, seconds=1.0, taken=(1.0,) * 7, flops=10):
-    """Return a rate with this promise."""
-    work = benchmarks.Work(lambda: None, flops=flops, dtype=torch.float32, shape=(2, 3))
+def rate(promise=None, seconds=1.0, taken=(1.0,) * 7, bandwidth=None, doubt=""):
+    """Return a rate of 10 FLOP/s and 20 bytes/s with these promises."""
+    work = benchmarks.Work(lambda: None, flops=10, bytes=20, dtype=torch.float32, shape=(2, 3), note="halved")
     timing = timer.Timing(seconds, seconds, seconds, len(taken), taken)
-    return benchmarks.Rate("work", CPU, work, timing, promise, None, timing.doubt)
+    return benchmarks.Rate("work", CPU, work, timing, promise, bandwidth, doubt or timing.doubt)
+
+
+def given(value):
+    return Promise(value, "given", "")
+
+
+@pytest.mark.parametrize("doubt", ["", "too hot", benchmarks.UNTIMED])
+def test_no_share_above_one_is_excused(doubt):
+    """Of FLOP/s and of bytes/s 1.01 is too much, however doubtful the timing, and 1 is what was measured."""
+    for check, fitting, small in (
+        (benchmarks.within_promise, {"promise": given(10.0)}, {"promise": given(9.9)}),
+        (benchmarks.within_bandwidth, {"bandwidth": given(20.0)}, {"bandwidth": given(19.8)}),
+    ):
+        with running() as evidence:
+            check(evidence, rate(**fitting, doubt=doubt))
+            assert [record["measured"] for record in evidence.json()] == [1.0]
+            with pytest.raises(EvidenceError, match=r"measured .*1\.01"):
+                check(evidence, rate(**small, doubt=doubt))
+
+
+def test_where_nothing_is_promised_the_share_is_unknown():
+    """It is no number, and recorded as unknown."""
+    nothing = Promise(None, "unknown", "")
+    with running() as evidence:
+        benchmarks.within_promise(evidence, rate(nothing))
+        benchmarks.within_bandwidth(evidence, rate(bandwidth=nothing))
+        assert [record["measured"] for record in evidence.json()] == ["unknown", "unknown"]
+
+
+def test_each_figure_stands_in_its_column():
+    """Seconds, how well they are known, both rates and both shares, and all there is to say."""
+    told = rate(given(40.0), taken=(0.9, 1.1) * 5, bandwidth=given(25.0), doubt="too hot").json()
+    _, row = (line.split("  ") for line in benchmarks.table([told]))
+    assert [cell.strip() for cell in row if cell] == [
+        *("work (cpu)", "float32", "2×3", "1 s", "10.0%", "10", "0.250", "20", "0.800", "too hot; halved")
+    ]
+    assert rate(taken=(1.0,) * 5).json()["uncertainty"] is None
+
+
+class Measured:
+    """A benchmark fixture and a timer that remember what they are given; the device may get hot meanwhile."""
+
+    def __init__(self, monkeypatch, taken=(1.0,) * 7, heats=False):
+        self.extra_info, self.options, self.clock, self.properties, hot = {}, [], [], [], []
+        monkeypatch.setattr(sensors, "slowed", lambda device: "too hot" if hot else "")
+
+        def sample(runs, device, **options):
+            self.options.append(options)
+            hot.extend([True] * heats)
+            return {name: timer.Timing(1.0, 1.0, 1.0, len(taken), taken) for name in runs}
+
+        monkeypatch.setattr(timer, "sample", sample)
+        given = Promises({"float32": 40.0, "bfloat16": 80.0})
+        self.meter = benchmarks.Meter(self, given, "", 0.1, SimpleNamespace(user_properties=self.properties))
+
+    def pedantic(self, run, rounds):
+        for _ in range(rounds):
+            before = benchmarks.replayed_clock()
+            run()
+            self.clock.append(benchmarks.replayed_clock() - before)
+
+    def times(self, name, dtype=torch.float32, **options):
+        return self.meter.rate(name, benchmarks.Work(lambda: None, flops=10, dtype=dtype), CPU, **options)
+
+
+def test_what_is_timed_later_stands_beside_the_first(monkeypatch):
+    """pytest-benchmark is given the first one's runs, one by one, and every other's rate by its own dtype's promise."""
+    measured = Measured(monkeypatch, taken=(1.0, 1.25, 0.75, 1.0, 1.0, 1.0, 1.0))
+    for name, dtype in (("first", torch.float32), ("second", torch.bfloat16), ("third", torch.float32)):
+        measured.times(name, dtype)
+    assert measured.clock == [1.0, 1.25, 0.75, 1.0, 1.0, 1.0, 1.0]
+    told = [measured.extra_info, *measured.extra_info["against"]]
+    assert [(each["name"], each["mfu"]) for each in told] == [("first", 0.25), ("second", 0.125), ("third", 0.25)]
+    ((name, rates),) = measured.properties
+    assert (name, [each["name"] for each in json.loads(rates)]) == (benchmarks.RATES, ["first", "second", "third"])
+
+
+def test_the_timer_is_told_how(monkeypatch):
+    """What a benchmark says of the caches, and the seconds that the command line allows."""
+    measured = Measured(monkeypatch)
+    for flush in (True, False, None):
+        measured.times("work", flush=flush)
+    assert measured.options == [{"budget": 0.1, "flush": flush} for flush in (True, False, None)]
+
+
+def test_what_happens_during_the_runs_is_told(monkeypatch):
+    """A device that gets hot meanwhile, and noise."""
+    assert Measured(monkeypatch).times("work").doubt == ""
+    assert Measured(monkeypatch, heats=True).times("work").doubt == "too hot"
+    assert Measured(monkeypatch, taken=(1.0, 2.0) * 5).times("work").doubt.startswith("after 10 runs")
+
+
+def test_the_machine_is_the_same_another_day():
+    """What changes from run to run is no part of it: the date, the seed, and how warm a card is."""
+    first = environment.receipt("mine", "quick", "3", [CPU])
+    later = first | {"date": "2100-01-01", "seed": "4", "accelerators": {"cuda:0": {"clock_mhz": 345}}, "rank": 1}
+    assert benchmarks.machine_info(first) == benchmarks.machine_info(later)
+    assert benchmarks.machine_info(first) != benchmarks.machine_info(first | {"settings": {}})
 
 
 def test_an_unknown_promise_gives_an_unknown_share():
@@ -258,6 +357,7 @@ def test_the_state_of_a_card_is_in_its_units(card, monkeypatch, tmp_path):
         (0xD, ""),
         (0x20, "too hot, slowed by software"),
         (0x4C, "too hot, slowed by hardware"),
+        (0xA4, "too hot, slowed by software; power brake"),
     ],
 )
 def test_heat_slows_a_card_and_its_power_cap_does_not(card, reasons, expected):

@@ -79,6 +79,17 @@ def test_two_slow_devices_of_eight_do_not_hide_each_other(report):
     assert slow(fleet(report, [1, 1.01, 1.25, 0.99, 1, 1.02, 1.25, 1])) == [2, 6]
 
 
+def test_one_that_is_broken_hides_no_other(report):
+    """A device ten times as slow moves the mean of the others, and not their median."""
+    assert slow(fleet(report, [1, 1.01, 1.2, 10, 1])) == [2, 3]
+
+
+def test_devices_that_differ_anyway_explain_more(report):
+    """Among devices that lie 20% apart, one 25% above the middle is nothing of note."""
+    assert slow(fleet(report, [0.8, 1, 1.2, 1.25])) == []
+    assert slow(fleet(report, [1, 1, 1, 1.25])) == [3]
+
+
 def test_of_two_the_slower_one_is_named(report):
     """As when one device is measured before and after a change."""
     assert slow(fleet(report, [1, 1.5])) == [1]
@@ -111,6 +122,23 @@ def test_it_shows_verdicts_and_rates_side_by_side(report):
         "    product bfloat16 8192×8192×8192: +20.0%, where noise explains 10.0%",
         "    copy bfloat16 8192×8192×8192: +20.0%, where noise explains 10.0%",
     ]
+
+
+def test_it_says_how_much_was_compared(report):
+    """Of two timings, both, one or none: those in doubt, and those of other devices, decide nothing."""
+    paths, reports = [Path("0.json"), Path("1.json")], fleet(report, [1, 1])
+    for told in (
+        "no device is slower than others of its name beyond noise (2 of 2 timings compared)",
+        "no device is slower than others of its name beyond noise (1 of 2 timings compared)",
+        "none of 2 timings can be compared: they are in doubt (?), or of devices of different names",
+    ):
+        assert list(comparison.lines(paths, reports))[-1] == told
+        doubtful = next((rate for rate in reports[0]["rates"] if not rate["doubt"]), {})
+        doubtful["doubt"] = "too hot"
+    reports = fleet(report, [1, 2])
+    for rate in reports[1]["rates"]:
+        rate["device_name"] = "a smaller card"
+    assert list(comparison.lines(paths, reports))[-1] == told
 
 
 def test_it_says_what_is_missing(report):

@@ -14,6 +14,8 @@ from tests.kit.judging import running
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
 SHEETS = {sheet.name: sheet for sheet in promises.datasheets()}
 # FLOPs per clock of one multiprocessor, for float16 accumulated in float32 (NVIDIA's architecture whitepapers).
+# For CDNA 2 to 4 likewise, of one compute unit (AMD's architecture whitepapers).
+CDNA = {"gfx90a": 1024, "gfx942": 2048, "gfx950": 4096}
 FULL_RATE = {70: 1024, 75: 1024, 80: 2048, 86: 1024, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 120: 1024}
 PER_LANE = 2  # one fused multiply-add of each of a multiprocessor's 64 or 128 float32 lanes
 LANES = {70: 64, 75: 64, 80: 64, 86: 128, 89: 128, 90: 128, 100: 128, 103: 128, 120: 128, 121: 128}
@@ -133,6 +135,9 @@ def test_names_that_are_often_confused_have_figures_of_their_own():
         "NVIDIA H100 NVL": (835.5e12, 3938e9),
         "NVIDIA H200": (989.5e12, 4800e9),
         "NVIDIA A100-SXM4-80GB": (312e12, 2039e9),
+        "NVIDIA A100-SXM4-40GB": (312e12, 1555e9),
+        "NVIDIA A100-PCIE-40GB": (312e12, 1555e9),
+        "NVIDIA A100 80GB PCIe": (312e12, 1935e9),
         "NVIDIA A10": (125e12, 600e9),
         "NVIDIA A10G": (70e12, 600e9),
         "NVIDIA L4": (121e12, 300e9),
@@ -178,6 +183,15 @@ def test_units_times_clock_give_the_figure(sheet):
     assert (abs(ratio - 1) <= 0.03) == (not sheet.explained), f"{ratio:.3f}: {sheet.explained}"
 
 
+def test_compute_units_times_clock_give_the_figure():
+    """Compute units × clock × FLOPs per clock is the float16 peak of AMD's parts within 3%, as bfloat16's is."""
+    parts = [sheet for sheet in SHEETS.values() if sheet.arch in CDNA]
+    assert len(parts) >= 7
+    for sheet in parts:
+        computed = sheet.units * sheet.clock * CDNA[sheet.arch]
+        assert sheet.figures["float16"] == sheet.figures["bfloat16"] == pytest.approx(computed, rel=0.03), sheet.name
+
+
 @pytest.mark.parametrize("sheet", having("float32"), ids=lambda sheet: sheet.name)
 def test_lanes_times_clock_give_float32(sheet):
     """Multiprocessors × lanes × 2 × clock is the float32 peak within 3%, but for parts with another clock for it."""
@@ -201,6 +215,8 @@ def test_dtypes_stand_in_the_ratios_of_their_widths():
             assert figures["bfloat16"] == figures["float16"], sheet.name
         if sheet.vendor == "nvidia" and sheet.accumulation == "full" and "float8" in figures:
             assert figures["float8"] == pytest.approx(2 * figures["float16"], rel=0.015), sheet.name
+        if sheet.vendor == "nvidia" and sheet.accumulation == "full" and "int8" in figures:
+            assert figures["int8"] == pytest.approx(2 * figures["float16"], rel=0.015), sheet.name
         if sheet.accumulation == "full" and "tf32" in figures:
             assert figures["tf32"] == pytest.approx(figures["float16"] / 2, rel=0.015), sheet.name
 
@@ -265,6 +281,19 @@ def test_a_card_without_tf32_does_not_heed_it(called, settings):
     assert Promises().peak(called("NVIDIA A30", 56), torch.float32).value is None
 
 
+def test_on_rocm_the_settings_leave_the_precision_open(called, settings, monkeypatch):
+    """Whether ROCm heeds them is not known here: with TF32, or reduced accumulation, nothing is promised."""
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    card = called("AMD Instinct MI300X", 304)
+    assert Promises().peak(card, torch.float32).value == 163.4e12
+    assert Promises().peak(card, torch.float16).value == 1307.4e12
+    settings.allow_fp16_accumulation = True
+    torch.set_float32_matmul_precision("high")
+    assert Promises().peak(card, torch.float32).value is None
+    assert Promises().peak(card, torch.float16).value is None
+    assert "settings leave open" in Promises().peak(card, torch.float16).note
+
+
 def test_reduced_accumulation_chooses_its_column(called, settings):
     """float16 accumulates in float32 unless torch is told otherwise, which doubles a GeForce's peak for it alone."""
     card = called("NVIDIA GeForce RTX 4090", 128)
@@ -290,10 +319,16 @@ def test_what_has_no_figure_is_unknown(called):
 def test_float8_has_one_column(called):
     """E4M3 and E5M2 have the same peak."""
     for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
-        assert Promises().peak(called("NVIDIA H200", 132), dtype).value == 1979e12
+        assert Promises().peak(called("NVIDIA GeForce RTX 4090", 128), dtype).value == 330.4e12
+        assert Promises({"float8": 5e12}).peak(CUDA, dtype).value == 5e12
 
 
 # ---- --spec-promised ----
+
+
+def test_a_derived_figure_says_so(called):
+    """One that is computed from units and clock is told from a published one."""
+    assert Promises().peak(called("NVIDIA GeForce RTX 4060", 24), torch.float16).origin == "derived"
 
 
 def test_given_figures_come_first(called):
@@ -305,6 +340,7 @@ def test_given_figures_come_first(called):
         assert (peak.value, peak.origin) == (1e15, "given")
         assert Promises(given).bandwidth(CUDA).value == 4.8e12
     assert Promises(given).peak(CPU, torch.bfloat16).value == 1e15
+    assert Promises(given).peak(CUDA, torch.float32).value is None  # what is given is TF32's
     assert Promises(given).peak(called("something new"), torch.float16).value is None
 
 
@@ -341,9 +377,12 @@ FLAGS = {"zen4": "fma avx2 avx512f avx512_bf16", "zen3": "fma avx2", "amx": "fma
 def cpu(monkeypatch):
     """Pretend a processor of 2 cores of this make at 3 GHz, and as many threads."""
 
-    def pretend(maker, family, model, flags, threads=2, cores=2):
+    def pretend(maker, family, model, flags, threads=2, cores=2, sockets=1):
         block = {"vendor_id": maker, "cpu family": str(family), "model": str(model), "flags": flags}
-        known = [block | {"processor": str(n), "core id": str(n % cores)} for n in range(2 * cores)]
+        known = [
+            block | {"processor": str(n), "core id": str(n % cores // sockets), "physical id": str(n % sockets)}
+            for n in range(2 * cores)
+        ]
         monkeypatch.setattr(processors, "cpuinfo", lambda: known)
         monkeypatch.setattr(processors, "clock_rate", lambda: 3e9)
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
@@ -379,6 +418,45 @@ def test_threads_beyond_the_cores_add_nothing(cpu):
     for threads, cores in ((1, 1), (2, 2), (4, 2), (64, 2)):
         cpu("AuthenticAMD", 25, 17, FLAGS["zen4"], threads)
         assert processors.peak("float32")[0] == cores * 3e9 * 32
+
+
+def test_cores_of_every_socket_count_where_they_are_allowed(cpu, monkeypatch):
+    """Two sockets number their cores alike; a process that may run on one of four cores has one."""
+    cpu("AuthenticAMD", 25, 17, FLAGS["zen4"], threads=8, cores=4, sockets=2)
+    assert processors.peak("float32")[0] == 4 * 3e9 * 32
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 5})
+    assert processors.peak("float32")[0] == 1 * 3e9 * 32
+
+
+@pytest.fixture
+def named(monkeypatch, tmp_path):
+    """Give a kernel that names the clocks of its cores, in kHz."""
+
+    def pretend(*rates):
+        for place, rate in enumerate(rates):
+            (tmp_path / f"cpu{place}" / "cpufreq").mkdir(parents=True)
+            (tmp_path / f"cpu{place}" / "cpufreq" / "cpuinfo_max_freq").write_text(f"{rate}\n")
+
+    monkeypatch.setattr(processors, "CPUS", tmp_path)
+    processors.clock_rate.cache_clear()
+    yield pretend
+    processors.clock_rate.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("rates", "measured", "expected"),
+    [
+        ((3_000_000, 4_500_000, 2_000_000), 3.1e9, 4.5e9),
+        ((3_000_000,), 3.1e9, 3.1e9),
+        ((), 3.1e9, 3.1e9),
+        ((), None, None),
+    ],
+)
+def test_the_clock_is_the_highest_there_is(named, monkeypatch, rates, measured, expected):
+    """The fastest core's, as the kernel names it or as it is measured, whichever is more: MFU is no more than 1."""
+    named(*rates)
+    monkeypatch.setattr(processors, "measured_rate", lambda: measured)
+    assert processors.clock_rate() == expected
 
 
 def test_an_unknown_clock_makes_the_peak_unknown(cpu, monkeypatch):

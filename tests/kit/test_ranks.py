@@ -75,6 +75,11 @@ def test_a_rank_may_see_only_its_own_accelerator(monkeypatch):
     assert ranks.own(ranks.Rank(3, 3, 4, beside=4), []) is None
 
 
+def test_on_a_second_machine_the_local_rank_counts():
+    """Rank 3 of 4 has the second accelerator of the second machine."""
+    assert ranks.own(ranks.Rank(3, 1, 4, beside=2), TWO) == TWO[1]
+
+
 @pytest.mark.parametrize("missing", ranks.NAMES)
 def test_half_a_rank_is_none(monkeypatch, missing):
     """A variable of the same name that means something else does not make this process one of many."""

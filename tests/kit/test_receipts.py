@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec import claims
-from spec.claim import Chapter
+from spec.claim import HOLDS_IF, Chapter
 from spec.report import receipts
 from tests.kit.project import BYTES, DOUBLE, TEST_BYTES, TEST_DOUBLE
 
@@ -44,11 +44,11 @@ def chapter():
     return storage
 
 
-def other(claims):
+def other(claims, **changes):
     """Return a chapter with these laws."""
     storage = Chapter("storage", section="2.2", title="Storage")
     for name, law in claims.items():
-        storage.claim(name, says=f"Something about {name}.", law=law)
+        storage.claim(name, says=f"Something about {name}.", law=law, **changes)
     return storage
 
 
@@ -66,6 +66,14 @@ def test_changes_are_named(report):
         "storage.double is no longer claimed",
         "storage.triple is new since",
     ]
+
+
+def test_a_finding_about_the_wording_is_part_of_the_claim(report):
+    """One with another standing, or another condition, is not what the report is about."""
+    laws = {"bytes": "bytes = elements × size", "double": "double(n) = 2·n"}
+    for changes, parts in (({"standing": HOLDS_IF}, "standing"), ({"condition": "n is even"}, "condition")):
+        expected = [f"storage.{name} has another {parts} now" for name in laws]
+        assert list(receipts.changed(report, [other(laws, **changes)])) == expected
 
 
 def test_a_failure_is_a_misfit_until_the_law_changes(report, chapter):
@@ -89,7 +97,8 @@ def test_a_failure_is_a_misfit_until_the_law_changes(report, chapter):
 )
 def test_numbers_that_break_their_relation_are_misfits(report, chapter, relation, measured, predicted, tolerance):
     """A record that was changed by hand does not pass for a measurement."""
-    record = report["claims"][0]["evidence"][0]
+    evidence = report["claims"][0]["evidence"]
+    evidence.append(record := dict(evidence[0]))
     record |= {"relation": relation, "measured": predicted, "predicted": predicted, "tolerance": tolerance}
     if relation == "not":
         record["measured"] = predicted + 1
