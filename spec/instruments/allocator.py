@@ -128,7 +128,13 @@ def block(device: torch.device) -> int:
     """Return the bytes of the smallest piece that the allocator gives, measured; 0 where it does not tell."""
     byte = partial(torch.empty, 1, dtype=torch.uint8, device=device)
     byte()  # the first use of a device starts its allocator
-    return growth(byte, device).allocated if statistics(device) else 0
+    given = growth(byte, device) if statistics(device) else Given(0, 0)
+    return given.allocated if given.requested else 0  # cudaMallocAsync leaves the bytes requested at 0
+
+
+def tells(device: torch.device) -> bool:
+    """Return whether a Meter can read the device's allocator."""
+    return device.type == "cpu" or block(device) > 0
 
 
 def in_blocks(size: int, block: int) -> int:

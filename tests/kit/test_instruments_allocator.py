@@ -89,6 +89,18 @@ def test_an_allocator_that_does_not_tell_has_no_block(monkeypatch):
             allocator.growth(lambda: None, CPU)
 
 
+def test_an_allocator_that_does_not_count_what_it_is_asked_for_has_no_block(monkeypatch):
+    """CUDA's asynchronous one tells of the bytes given out, and always of 0 requested: nothing to measure."""
+    books = Books(1)
+    monkeypatch.setattr(torch, "empty", books.empty)
+    module = SimpleNamespace(memory_stats=lambda device: books.told | {REQUESTED: 0})
+    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
+    card = torch.device("meta")
+    assert (allocator.block(card), allocator.tells(card), allocator.tells(CPU)) == (0, False, True)
+    module.memory_stats = lambda device: books.told
+    assert (allocator.block(card), allocator.tells(card)) == (1, True)
+
+
 def test_the_claims_accept_blocks_of_any_size(books, evidence):
     """Memory given out in blocks verifies the law, and refutes the notes' wording unless a block is one byte."""
     claims.test_memory_grows_by_the_tensor_in_whole_blocks(evidence=evidence, accelerator=CPU)
