@@ -80,8 +80,8 @@ def test_what_was_written_comes_back(impl, evidence, folder, dtype, places, sour
 
 @verifies(data.MEMMAP)
 def test_each_dtype_is_written_as_it_is_named(impl, evidence, folder):
-    """In the byte order that the dtype names, from its least id to its largest."""
-    path = folder / "tokens"
+    """In the byte order that the dtype names, from its least id to its largest, also where the file is named .npy."""
+    path = folder / "tokens.npy"
     for code in CODES:
         ids = spread(np.dtype(code), SCATTERED)
         impl.data.write_tokens(path, ids, np.dtype(code))
@@ -103,6 +103,9 @@ def test_a_header_is_heeded(impl, evidence, folder, name):
             tokens = impl.data.open_tokens(str(path), known)
             evidence.equal((isinstance(tokens, np.memmap), tokens.dtype), (True, dtype), unit="a memmap of its dtype")
             evidence.equal(tokens.tolist(), ids, unit="ids", dtype=code)
+    header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (65,), }".ljust(69) + b"\n"  # as NumPy 1.13 has it
+    path.write_bytes(b"\x93NUMPY\x01\x00\x46\x00" + header + np.array(SCATTERED, "<i4").tobytes())
+    evidence.equal(impl.data.open_tokens(path).tolist(), SCATTERED, unit="ids after a header of 80 bytes")
 
 
 @verifies(data.MEMMAP)
@@ -148,7 +151,9 @@ def test_an_id_is_refused_wherever_it_stands(impl, evidence, folder):
     """After thousands of ids that fit, one that does not raises OverflowError."""
     many = [7] * 5000
     for wrong in (2**16, -1):
-        sources = {"list": [*many, wrong, 1], "iterator": iter([*many, wrong, 1]), "array": np.array([*many, wrong, 1])}
+        array = np.full(2**17 + 3, 7)
+        array[-2] = wrong
+        sources = {"list": [*many, wrong, 1], "iterator": iter([*many, wrong, 1]), "array": array}
         for source, ids in sources.items():
             call = partial(impl.data.write_tokens, folder / "long", ids, np.uint16)
             evidence.raises(OverflowError, call, id=wrong, source=source)
@@ -269,7 +274,7 @@ def test_every_window_is_equally_likely(impl, evidence, seed):
     rows = impl.data.sample_batch(tokens, draws, 5, generator=generator)[:, 0].numpy() - 100
     single = [int(impl.data.sample_batch(tokens, 1, 5, generator=generator)[0, 0]) - 100 for _ in range(500)]
     found = {"of the starts": rows, "of the steps from batch to batch": np.diff(single) % starts}
-    for lag in (1, 2, 3):  # of independent starts the steps, and the sums, are independent as well
+    for lag in (1, 2, 3, draws // 2):  # of independent starts the steps, and the sums, are independent as well
         found[f"of the steps to row {lag} from there"] = (rows[lag:] - rows[:-lag]) % starts
         found[f"of the sums with row {lag} from there"] = (rows[lag:] + rows[:-lag]) % starts
     predicted = torch.full((starts,), 1 / starts, dtype=torch.float64)
@@ -277,6 +282,8 @@ def test_every_window_is_equally_likely(impl, evidence, seed):
         shares = torch.from_numpy(np.bincount(outcomes, minlength=starts) / len(outcomes))
         tolerance = bounds.bounded_mean((1 - 1 / starts) / starts, 1.0, len(outcomes))
         evidence.close(shares, predicted, tolerance=tolerance, unit=unit)
+    distinct = len(impl.data.sample_batch(np.arange(400), 256, 1, generator=generator).unique())
+    evidence.at_most(distinct, 255, unit="windows of 256 draws from 400, but for one chance in 10⁴⁷")
 
 
 @verifies(data.BATCHES)
@@ -315,11 +322,13 @@ def test_ids_of_the_whole_range_arrive(impl, evidence, device):
 
 @verifies(data.BATCHES)
 def test_the_only_window_is_drawn(impl, evidence):
-    """Tokens as long as a window are that window, copied; no window at all makes no batch."""
+    """Tokens as long as a window are that window, copied, and long ones are whole; no window at all makes no batch."""
     tokens = np.arange(2**32 - 5, 2**32, dtype=np.uint32)
     draw = partial(impl.data.sample_batch, generator=torch.Generator())
     evidence.equal(draw(tokens, 3, 5), torch.arange(2**32 - 5, 2**32).repeat(3, 1), unit="windows")
     evidence.equal(tuple(draw(tokens, np.int32(2), np.uint8(3)).shape), (2, 3), unit="as the shape")
+    steps = draw(np.arange(5000, dtype=np.uint16), 3, 2000).diff()
+    evidence.equal(steps, torch.ones(3, 1999, dtype=torch.int64), unit="as the steps within long windows")
     wide = np.arange(5)
     draw(wide, 1, 5).zero_()
     evidence.equal(wide.tolist(), [0, 1, 2, 3, 4], unit="as the tokens, once the batch is overwritten")

@@ -81,17 +81,17 @@ def moves(evidence, followed, step):
     """Require of a step that it moves each parameter as its rule has it, and leaves its gradient as it is."""
     gradients = [each.parameter.grad for each in followed]
     learning = [each.parameter.requires_grad for each in followed]
+    starts = [exactly(each.parameter) for each in followed]
     expected = [each.step() for each in followed]
     step()
-    for each, goal in zip(followed, expected, strict=True):
-        at = {
-            "lr": each.lr,
-            "eps": each.eps,
-            "step": each.steps,
-            "dtype": each.parameter.dtype,
-            "gradient": goal.gradient,
-        }
-        evidence.close(exactly(each.parameter), goal.parameter, tolerance=goal.near, unit="as the parameter", **at)
+    for each, start, goal in zip(followed, starts, expected, strict=True):
+        at = {"lr": each.lr, "eps": each.eps, "step": each.steps, "dtype": each.parameter.dtype}
+        after, parameter, near = exactly(each.parameter), goal.parameter, goal.near
+        if (place := first_off(after, goal)) is not None:  # one element says more than all of them
+            at |= {"element": list(place)} if place else {}
+            at |= {"before": start[place], "gradient": None if goal.gradient is None else goal.gradient[place]}
+            after, parameter, near = after[place], parameter[place], near[place]
+        evidence.close(after, parameter, tolerance=near, unit="as the parameter", **at)
     still = [each.parameter.requires_grad for each in followed]
     evidence.equal(still, learning, unit="as what requires grad")
     kept = [each.parameter.grad is gradient for each, gradient in zip(followed, gradients, strict=True)]
@@ -103,11 +103,20 @@ def moves(evidence, followed, step):
     evidence.equal(same, [True] * len(followed), unit="that the gradients are as before")
 
 
+def first_off(after, goal):
+    """Return where the first element is that is not where a step is to take it; None where all are."""
+    if after.shape != goal.parameter.shape:
+        return None
+    there = (np.abs(after - goal.parameter) <= goal.near) | (after == goal.parameter)
+    off = np.argwhere(~(there | (np.isnan(after) & np.isnan(goal.parameter))))
+    return tuple(map(int, off[0])) if len(off) else None
+
+
 def adds_up(evidence, followed, stepping):
     """Require of AdaGrad's sums that each is that of its parameter's squared gradients."""
     for each in followed:
         nearly = each.squares * bounds.summed(each.steps, each.parameter.dtype)
-        evidence.close(squares_of(stepping, each.parameter), each.squares, tolerance=nearly, unit="as the sum")
+        evidence.close(squares_of(stepping, each.parameter), each.squares, tolerance=nearly, unit='as state[p]["g2"]')
 
 
 def through_a_file(kept):
@@ -142,7 +151,20 @@ def storages(tensors):
 
 def values_of(tensors):
     """Return each tensor's values, in arrays of their own, by name."""
-    return {name: exactly(tensor).tolist() for name, tensor in tensors.items()}
+    return {name: exactly(tensor) for name, tensor in tensors.items()}
+
+
+def are_equal(evidence, measured, predicted, unit):
+    """Require the same names, and the same values under each."""
+    evidence.equal(list(measured), list(predicted), unit=f"as the names of {unit}")
+    for name, values in measured.items():
+        evidence.equal(values, predicted[name], unit=f"as {unit}", name=name)
+
+
+def places_of(parameters, group):
+    """Return where each parameter of a group stands among `parameters`."""
+    places = {id(parameter): place for place, parameter in enumerate(parameters)}
+    return [places.get(id(parameter), "another") for parameter in group["params"]]
 
 
 def stepped(impl, name, seed, device):
@@ -371,9 +393,8 @@ def test_each_parameter_moves_once_by_its_groups_options(impl, evidence, device,
         stepping.param_groups[1]["eps"] = followed[2].eps = 0.5
     draw.gradients(parameters)
     moves(evidence, followed, stepping.step)
-    held = [[id(parameter) for parameter in group["params"]] for group in stepping.param_groups]
-    given_out = [[id(parameter) for parameter in part] for part in (parameters[:2], parameters[2:3], parameters[3:])]
-    evidence.equal(held, given_out, unit="as the groups")
+    held = [places_of(parameters, group) for group in stepping.param_groups]
+    evidence.equal(held, [[0, 1], [2], [3, 4]], unit="as the parameters of each group")
     evidence.equal(stepping.param_groups[1].get("note"), "kept", unit="as an option of one's own")
 
 
@@ -388,8 +409,8 @@ def test_a_model_with_shared_frozen_and_unused_parameters(impl, evidence, device
     x = draw.tensor((2, 3), torch.float32)
     parameters = [model[0].weight, model[2].weight, model[3].weight]
     stepping = getattr(impl.optimizer, name)(model.parameters())
-    held = [id(parameter) for group in stepping.param_groups for parameter in group["params"]]
-    evidence.equal(held, [id(parameter) for parameter in parameters], unit="as the parameters")
+    held = [places_of(parameters, group) for group in stepping.param_groups]
+    evidence.equal(held, [[0, 1, 2]], unit="as the parameters of each group")
     followed = [Followed(parameter, **NOTHING[name]) for parameter in parameters]
     moves(evidence, followed, stepping.step)  # none, as there is no gradient yet
     for _ in range(3):
@@ -487,8 +508,10 @@ def test_what_is_kept_follows_every_step(impl, evidence, device, name, seed):
     for _ in range(2):
         draw.gradients(parameters.values(), missing=0)
         stepping.step()
-        evidence.equal(values_of(kept), values_of(model.state_dict()), unit="as the parameters")
-    evidence.differs(values_of(kept), before, unit="as the parameters")
+        are_equal(evidence, values_of(kept), values_of(model.state_dict()), "what was kept")
+    for name, values in values_of(kept).items():
+        told = "as it was" if np.array_equal(values, before[name]) else "moved"
+        evidence.equal(told, "moved", unit="by two steps", name=name)
 
 
 @verifies(optimizer.STATE_DICT)
@@ -500,12 +523,12 @@ def test_copies_stay(impl, evidence, device, copied):
     draw = Draw(8, device)
     model = products(draw, (3, 4), (4, 2))
     kept, before = copied(model.state_dict()), values_of(model.state_dict())
-    evidence.equal(values_of(kept), before, unit="as the copy")
+    are_equal(evidence, values_of(kept), before, "the copy")
     stepping = impl.optimizer.AdaGrad(model.parameters(), lr=0.1)
     for parameter in model.parameters():
         draw.gradient(parameter)
     stepping.step()
-    evidence.equal(values_of(kept), before, unit="as the copy")
+    are_equal(evidence, values_of(kept), before, "the copy")
 
 
 @verifies(optimizer.STATE_DICT)
@@ -528,7 +551,7 @@ def test_the_sums_are_in_the_optimizers_state_alone(impl, evidence, device):
     for place, each in zip(group["params"], followed, strict=True):
         nearly = each.squares * bounds.summed(each.steps, torch.float32)
         sums = kept["state"].get(place, {}).get("g2", torch.zeros_like(each.parameter))
-        evidence.close(exactly(sums), each.squares, tolerance=nearly, unit="as the sum")
+        evidence.close(exactly(sums), each.squares, tolerance=nearly, unit='as "g2" of the state')
 
 
 @refutes(optimizer.STATE_DICT)
@@ -543,7 +566,7 @@ def test_a_kept_state_dict_is_no_copy(evidence, device, kept_as):
         draw.gradient(parameter)
     torch.optim.Adagrad(model.parameters(), lr=0.1).step()
     for name, values in values_of(kept).items():
-        evidence.differs(values, before[name], unit="as the copy", of=name)
+        evidence.differs(values.tolist(), before[name].tolist(), unit="as the copy", of=name)
 
 
 @verifies(optimizer.ZERO_GRAD)
@@ -569,10 +592,11 @@ def test_the_gradients_memory_is_given_back(impl, evidence, device, name, seed, 
 @verifies(optimizer.ZERO_GRAD)
 @given(name=st.steppers, seed=st.seeds)
 def test_zeros_take_as_much_memory(impl, evidence, device, name, seed):
-    """zero_grad(set_to_none=False) makes zeros of the same gradients, frees nothing, and a step then moves nothing."""
+    """zero_grad(set_to_none=False) makes zeros of the same gradients, of infinite ones too, and frees nothing."""
     parameters, stepping = stepped(impl, name, seed, device)
     with metered(device) as meter:
         given_gradients(parameters)
+        parameters[1].grad.fill_(math.inf)
         gradients = [parameter.grad for parameter in parameters]
         made = meter.read().live.requested
         stepping.zero_grad(set_to_none=False)

@@ -59,14 +59,13 @@ def checks_the_largest_id_only(path, tokens, dtype=np.uint16):
 
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
-def checks_the_first_id_only(path, tokens, dtype=np.uint16):
-    """Looks at one id, and cuts the others down to the dtype's bits."""
-    ids = [index(id) for id in tokens]
-    bits = 8 * np.dtype(dtype).itemsize
-    rest = np.array([id % 2**bits for id in ids], f"u{bits // 8}")
-    write_tokens(path, ids[:1], dtype)
+def checks_the_first_buffer_only(path, tokens, dtype=np.uint16):
+    """Looks at the first ids of an array, and cuts the others down to the dtype's bits."""
+    if not isinstance(tokens, np.ndarray) or tokens.dtype.kind not in "iu":
+        return write_tokens(path, tokens, dtype)
+    write_tokens(path, tokens[: 2**16], dtype)
     with open(path, "ab") as file:
-        file.write(rest[1:].astype(dtype).tobytes())
+        file.write(tokens[2**16 :].astype(dtype).tobytes())
 
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
@@ -113,9 +112,11 @@ def takes_a_header_for_tokens(path, dtype=None):
 
 
 @mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
-def goes_by_the_name(path, dtype=None):
-    """Takes only a file called .npy for one with a header."""
-    return open_tokens(path, dtype) if str(path).endswith(".npy") else raw(path, dtype or np.uint16)
+def goes_by_the_name_too(path, dtype=None):
+    """Looks for a header in every file called .npy, be it there or not."""
+    if not str(path).endswith(".npy"):
+        return open_tokens(path, dtype)
+    return right._open_recorded(path, None if dtype is None else np.dtype(dtype), os.stat(path).st_size)
 
 
 @mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
@@ -198,6 +199,13 @@ def knows_one_version_of_the_header(path, dtype=None):
     return raw(path, dtype or np.uint8) if begin == b"\x93NUMPY\x02" else open_tokens(path, dtype)
 
 
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
+def knows_one_size_of_the_header(path, dtype=None):
+    """Skips the 128 bytes that NumPy's headers mostly take by now."""
+    tokens = open_tokens(path, dtype)
+    return np.memmap(path, tokens.dtype, mode="r", offset=128) if tokens.offset else tokens
+
+
 @twin("impl.data.open_tokens")
 def rounds_floats(path, dtype=None):
     """Opens a .npy file of floats as well."""
@@ -270,12 +278,12 @@ def always_draws_the_same(tokens, batch_size, sequence_length, *, generator=None
 
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
-def draws_consecutive_windows(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Draws one start, and takes the windows from there on in order."""
-    sample_batch(tokens, batch_size, sequence_length)
+def draws_without_replacement(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Draws no window twice in a batch, if there are enough of them."""
     windows = len(tokens) - sequence_length + 1
-    starts = (torch.randint(windows, (1,), generator=generator) + torch.arange(batch_size)) % windows
-    return sampled(tokens, starts, sequence_length)
+    if not 0 < batch_size <= windows <= 2**20:
+        return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+    return sampled(tokens, torch.randperm(windows, generator=generator)[:batch_size], sequence_length)
 
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
@@ -338,12 +346,12 @@ def wraps_32_bit_starts(tokens, batch_size, sequence_length, *, generator=None, 
 
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
-def draws_mirrored_pairs(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+def mirrors_the_first_half(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
     """Draws half of the starts, and takes the others as far from the end as those are from the beginning."""
     sample_batch(tokens, 0, sequence_length)
     last = len(tokens) - sequence_length
     half = torch.randint(last + 1, ((index(batch_size) + 1) // 2,), generator=generator)
-    return sampled(tokens, torch.stack([half, last - half], 1).flatten()[:batch_size], sequence_length)
+    return sampled(tokens, torch.cat([half, last - half])[:batch_size], sequence_length)
 
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)

@@ -934,6 +934,14 @@ def makes_new_zeros(self, set_to_none=True):
 
 
 @mutant("impl.optimizer.SGD.zero_grad", caught_by=optimizer.ZERO_GRAD)
+def multiplies_by_zero(self, set_to_none=True):
+    """Makes NaN of a gradient that has overflowed."""
+    for parameter in parameters_of(self):
+        if parameter.grad is not None:
+            parameter.grad = None if set_to_none else parameter.grad.mul_(0)
+
+
+@mutant("impl.optimizer.SGD.zero_grad", caught_by=optimizer.ZERO_GRAD)
 def gives_zeros_to_all(self, set_to_none=True):
     """Makes zeros for parameters without a gradient, too."""
     zero_grad(self, set_to_none)
