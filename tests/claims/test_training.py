@@ -16,6 +16,7 @@ from spec.descent import Descent, loss_and_gradients, replay
 NOTES = Descent(lr=0.01, points=4, dims=16)
 SIZES = {"dim": 3, "num_layers": 1, "batch_size": 2, "steps": 2, "lr": 0.0005}
 WHOLE = (int, np.int32, np.int64, np.uint8)
+BACKWARDS = "undoing the steps of SGD from the weights at the end"
 
 
 class Batches:
@@ -55,10 +56,10 @@ def run(impl, batches, seed, *, ended=lambda state: None, **arguments):
 
 
 def weights_of(model):
-    """Return a model's parameters in the order in which they act."""
+    """Return a model's parameters in the order in which they act: by the names in Cruncher, or else as registered."""
     named = dict(model.named_parameters())
     names = [*(f"layers.{place}.weight" for place in range(len(named) - 1)), "final.weight"]
-    return [named[name] for name in names if name in named]
+    return [named[name] for name in names] if set(names) == set(named) else [*named.values()]
 
 
 def squared_error(weights):
@@ -68,22 +69,31 @@ def squared_error(weights):
 
 def weights_are(evidence, model, dim, num_layers):
     """Require that a model has the parameters of the notes' network, and no more."""
-    shapes = {f"layers.{place}.weight": (dim, dim) for place in range(num_layers)} | {"final.weight": (dim, 1)}
-    told = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    evidence.equal(told, shapes, unit="as the parameters")
+    shapes = [(dim, dim)] * num_layers + [(dim, 1)]
+    told = [tuple(weight.shape) for weight in weights_of(model)]
+    evidence.equal(told, shapes, unit="as the parameters", names=[name for name, _ in model.named_parameters()])
+
+
+def asks_for(evidence, batches, points, length):
+    """Require that a run has asked for a batch per step, each of as many points; some may be asked for ahead."""
+    evidence.at_least(len(batches.asked), length, unit="batches")
+    if batches.asked:
+        evidence.equal(sorted(set(batches.asked)), [points], unit="as the points asked for")
 
 
 def follows(evidence, trained, batches, length, lr):
     """Require that a run's losses are those of SGD on its first batches, which ended at its model's weights."""
     used = batches.given[:length]
-    evidence.equal([type(loss).__name__ for loss in trained.losses], ["float"] * length, unit="as losses")
+    evidence.equal(len(trained.losses), length, unit="losses")
+    types = {type(loss).__name__ for loss in trained.losses} | {"float"}
+    evidence.equal(sorted(types), ["float"], unit="as the types of losses")
     predicted, first = replay(used, weights_of(trained.model), lr)
     magnified = bounds.magnified([x for x, _ in used], len(first) - 1, lr)
     tolerance = [bounds.replayed(x, y, first, len(predicted), magnified) for x, y in used]
     measured, predicted, tolerance = (
         torch.tensor(each, dtype=torch.float64) for each in (trained.losses, predicted, tolerance)
     )
-    evidence.close(measured, predicted, tolerance=tolerance, unit="as the loss")
+    evidence.close(measured, predicted, tolerance=tolerance, unit="as the loss", predicted_by=BACKWARDS)
 
 
 @verifies(training.RECOVERS_WEIGHTS)
@@ -164,13 +174,12 @@ def test_every_step_is_one_of_sgd(impl, evidence, width, layers, points, length,
     batches = Batches(width, seed)
     sizes = {"dim": width, "num_layers": layers, "batch_size": points, "steps": length, "lr": lr}
     trained = run(impl, batches, seed, **sizes)
-    evidence.equal(set(batches.asked) - {points}, set(), unit="as other sizes of batches")
-    evidence.at_least(len(batches.asked), length, unit="batches")  # some may be asked for ahead
+    asks_for(evidence, batches, points, length)
     weights_are(evidence, trained.model, width, layers)
     follows(evidence, trained, batches, length, lr)
     for given_out, copies in zip(batches.given, batches.copies, strict=True):
         for tensor, copy in zip(given_out, copies, strict=True):
-            evidence.equal(tensor, copy, unit="left as it was")
+            evidence.equal(tensor, copy, unit="in a batch that was given out")
 
 
 @verifies(training.ARGUMENTS)
@@ -182,8 +191,7 @@ def test_long_runs_wide_layers_and_large_batches(impl, evidence, width, layers, 
     """A run of a hundred steps is one of SGD to its end, and so are those of larger sizes than are drawn."""
     batches = Batches(width, length)
     trained = run(impl, batches, 0, dim=width, num_layers=layers, batch_size=points, steps=length, lr=lr)
-    evidence.equal(set(batches.asked) - {points}, set(), unit="as other sizes of batches")
-    evidence.at_least(len(batches.asked), length, unit="batches")  # some may be asked for ahead
+    asks_for(evidence, batches, points, length)
     weights_are(evidence, trained.model, width, layers)
     follows(evidence, trained, batches, length, lr)
 
@@ -195,7 +203,7 @@ def test_a_run_leaves_earlier_models_alone(impl, evidence):
     first = run(impl, Batches(3, 0), 0, ended=states.append, **SIZES)
     kept = [weight.detach().clone() for weight in first.model.parameters()], list(first.losses)
     second = run(impl, Batches(3, 1), 1, ended=states.append, **SIZES | {"lr": 0.1})
-    evidence.differs(states[0], states[1], unit="as torch's random state")
+    evidence.differs(states[0], states[1], unit="as the hash of torch's random state", after="runs from two seeds")
     evidence.differs(second.losses, kept[1], unit="as the losses")
     evidence.equal(first.losses, kept[1], unit="as the losses")
     for weight, before in zip(first.model.parameters(), kept[0], strict=True):

@@ -66,6 +66,12 @@ def counts_in_floats():
     )
 
 
+@mutant(BUDGET, caught_by=(memory.PARAMETERS, memory.ACTIVATIONS, memory.GRADIENTS, memory.STATES))
+def rounds_large_counts(batch_size, dim, num_layers, optimizer="adagrad"):
+    """Counts in floats, and returns the integers that they are by then."""
+    return Budget(*(int(float(count)) for count in training_budget(batch_size, dim, num_layers, optimizer)))
+
+
 @mutant(BUDGET, caught_by=memory.ACTIVATIONS, value=True)
 def counts_the_prediction():
     """Counts the output of the head as an activation."""
@@ -222,6 +228,16 @@ def ends_with_forward(batch_size, dim, num_layers, optimizer="adagrad"):
 
 
 @mutant(PEAK, caught_by=memory.TOTAL)
+def looks_at_the_top_of_backward(batch_size, dim, num_layers, optimizer="adagrad"):
+    """Takes backward to peak in the last layer, though it leaves more gradients than it frees activations."""
+    b, d, layers = map(index, (batch_size, dim, num_layers))
+    if optimizer != "sgd" or layers < 2:
+        return peak_bytes(b, d, layers, optimizer)
+    parameters = training_budget(b, d, layers, optimizer).parameters
+    return 4 * (parameters + b * (d + 3) + max(d + d * d + b * d * (layers + 1), parameters))
+
+
+@mutant(PEAK, caught_by=memory.TOTAL)
 def is_right_with_layers_only(batch_size, dim, num_layers, optimizer="adagrad"):
     """Takes the head alone for a network of one layer."""
     return peak_bytes(batch_size, dim, num_layers or 1, optimizer)
@@ -340,6 +356,15 @@ def counts_in_fractions(batch_size, dim, num_layers, optimizer="adagrad"):
 def takes_more_arguments(batch_size, dim, num_layers, optimizer="adagrad", dtype=torch.float32, *, world_size=1):
     """Takes a dtype and a number of devices in addition."""
     return training_budget(batch_size, dim, num_layers, optimizer)
+
+
+@twin(BUDGET, value=True)
+def knows_further_optimizers():
+    """Knows RMSprop and AdamW in addition."""
+    right.STATES = right.STATES | {"rmsprop": 1, "adamw": 2}
+    right.COUNTERS = right.COUNTERS | {"rmsprop": 1, "adamw": 1}
+    right.ROOTS = right.ROOTS | {"rmsprop": 1, "adamw": 2}
+    return training_budget
 
 
 class Whole(int):

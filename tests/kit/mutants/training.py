@@ -463,6 +463,28 @@ def begins_at_zero(get_batch, **arguments):
     return loop(get_batch, **arguments, build=build)
 
 
+class Product(nn.Module):
+    """A layer that calls its weight by another name."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(inputs, outputs) / max(inputs, 1) ** 0.5)
+
+    def forward(self, x):
+        return x @ self.matrix
+
+
+@twin(TRAIN)
+def builds_a_network_of_its_own(get_batch, **arguments):
+    """Trains a sequence of layers, in which nothing has the names that Cruncher gives."""
+
+    def build(dim, num_layers):
+        sizes = [dim] * (num_layers + 1) + [1]
+        return nn.Sequential(*map(Product, sizes[:-1], sizes[1:]), nn.Flatten(0))
+
+    return loop(get_batch, **arguments, build=build)
+
+
 @twin(TRAIN)
 def asks_for_all_batches_first(get_batch, **arguments):
     """Asks for the batches of all steps before the first, and returns a copy of the model."""
