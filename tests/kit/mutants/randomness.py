@@ -64,9 +64,11 @@ def always_takes_42(seed):
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
-def takes_16_bits(seed):
-    """Loses the upper half of the seed."""
-    seed_everything(checked(seed) % 2**16)
+def takes_24_bits_for_python(seed):
+    """Keeps the seed in a float32 number on the way, which is exact for small ones."""
+    random.seed(int(np.float32(checked(seed))))
+    np.random.seed(seed)
+    torch.manual_seed(index(seed))
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
