@@ -214,7 +214,8 @@ def test_caches_are_flushed_outside_the_timed_part(clock, monkeypatch):
 def test_the_scratch_is_larger_than_the_cache(monkeypatch, cache, expected):
     """It has 256 MiB, or the size of the last cache where that is larger."""
     monkeypatch.setattr(devices, "cache_bytes", lambda device: cache)
-    assert timer._scratch(torch.device("meta")).nbytes == expected
+    scratch = timer._scratch(torch.device("meta"))
+    assert (scratch.nbytes, scratch.device.type) == (expected, "meta")
 
 
 @pytest.fixture

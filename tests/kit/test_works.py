@@ -5,6 +5,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from spec.benchmarks import Work
+from spec.hardware import devices
+from spec.instruments import timer
 from spec.instruments.flops import FlopCounter
 from tests.benchmarks import test_flops, test_throughput
 
@@ -59,6 +62,29 @@ def test_products_are_of_random_values(dtype):
     result = test_throughput.square(32, dtype, CPU).run()
     assert result.shape == (32, 32)
     assert len(result.unique()) > 32
+
+
+def test_a_size_that_does_not_fit_is_told():
+    """A product whose own run needs too much memory is timed at half its size, as its note says."""
+
+    def make(side):
+        def run():
+            if side > 32:
+                raise MemoryError
+
+        return Work(run, shape=(side,))
+
+    work = test_throughput.largest(make, 64)
+    assert (work.shape, work.note) == ((32,), "out of memory at 64: measured at 32")
+    assert test_throughput.largest(make, 32).note == ""
+
+
+def test_a_size_is_chosen_by_how_time_grows(monkeypatch):
+    """Where 256 rows take 1 ms, 512 take 8 ms and 1024 take 64 ms: more than 6% of a second, and not of two."""
+    monkeypatch.setattr(timer, "measure", lambda *run, **options: timer.Timing(1e-3, 1e-3, 1e-3, 5, (1e-3,) * 5))
+    monkeypatch.setattr(devices, "free_bytes", lambda device: None)
+    assert test_throughput.affordable(torch.float32, CPU, 1.0) == 512
+    assert test_throughput.affordable(torch.float32, CPU, 2.0) == 1024
 
 
 def test_the_passes_of_a_step_are_what_is_told():
