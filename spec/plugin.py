@@ -17,7 +17,7 @@ from spec import benchmarks, claims, collection, contract, implementation, profi
 from spec.claim import Chapter, problems
 from spec.evidence import Evidence
 from spec.hardware import devices, environment, promises, ranks
-from spec.instruments import eager, processes, timer
+from spec.instruments import allocator, eager, processes, timer
 from spec.report import files
 from spec.report.reporter import FAULTS, Reporter
 from spec.report.verdicts import ABSENT
@@ -84,6 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(*faults)
 
     eager.without_compiler()
+    allocator.keep_workspaces()
     profiles.register(option.spec_impl)
     settings.load_profile(profile)
     timed = option.benchmark_only or option.benchmark_enable or _words(option.markexpr) == {"gpu"}

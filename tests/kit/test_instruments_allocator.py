@@ -1,6 +1,7 @@
 """The allocator meter, and the claims that need it, against an allocator whose books we keep ourselves."""
 
 import gc
+import os
 import weakref
 from types import SimpleNamespace
 
@@ -130,6 +131,17 @@ def test_the_claims_are_skipped_where_nothing_is_told(evidence, monkeypatch):
     ):
         with pytest.raises(pytest.skip.Exception, match="does not tell what it gave out"):
             test(evidence=evidence, accelerator=CPU)
+
+
+def test_workspaces_are_kept_unless_told_otherwise(monkeypatch):
+    """torch reads an environment variable before its first product on CUDA; one that is set stays as it is."""
+    for before, after in ((None, "1"), ("0", "0")):
+        monkeypatch.setenv("TORCH_CUBLAS_WORKSPACE_CACHE", "")
+        monkeypatch.delenv("TORCH_CUBLAS_WORKSPACE_CACHE")
+        if before:
+            monkeypatch.setenv("TORCH_CUBLAS_WORKSPACE_CACHE", before)
+        allocator.keep_workspaces()
+        assert os.environ["TORCH_CUBLAS_WORKSPACE_CACHE"] == after
 
 
 # ---- the meter ----
