@@ -18,7 +18,18 @@ from spec.evidence import Evidence, EvidenceError, show
 from spec.implementation import ImplementationError
 from spec.instruments.processes import ProcessError
 
-FIXTURES = {"impl", "evidence", "fresh", "pytestconfig", "benchmark", "timed", "meter", "device", "accelerator"}
+FIXTURES = {
+    "impl",
+    "evidence",
+    "fresh",
+    "folder",
+    "pytestconfig",
+    "benchmark",
+    "timed",
+    "meter",
+    "device",
+    "accelerator",
+}
 
 
 def device_of(item: pytest.Item) -> str:
