@@ -309,6 +309,19 @@ def test_windows_beyond_4_gibibytes_are_drawn(impl, evidence, folder):
 
 
 @verifies(data.BATCHES)
+def test_of_a_part_only_its_own_windows_are_drawn(impl, evidence, folder):
+    """From a part of a mapped file, with a header or without, come the part's windows alone."""
+    array = np.arange(100, 160, dtype=np.uint16)
+    for path in (folder / "part", folder / "part.npy"):
+        array.tofile(path) if path.suffix == "" else np.save(path, array)
+        part = impl.data.open_tokens(path, np.uint16)[20:41]
+        batch = impl.data.sample_batch(part, 50, 5, generator=torch.Generator().manual_seed(0))
+        evidence.equal(batch, batch[:, :1] + torch.arange(5), unit="as the windows", file=path.name)
+        evidence.at_least(int(batch.min()), 120, unit="as the least id", file=path.name)
+        evidence.at_most(int(batch.max()), 140, unit="as the largest id", file=path.name)
+
+
+@verifies(data.BATCHES)
 def test_ids_of_the_whole_range_arrive(impl, evidence, device):
     """From the least id of a dtype to the largest one that int64 has, each is what it was."""
     for code in CODES:

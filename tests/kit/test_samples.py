@@ -115,3 +115,27 @@ def test_right_samples_pass_and_wrong_ones_do_not(evidence):
     for wrong in (right + 0.1, right * 1.06, right - 0.05 * right**3, np.abs(right), np.tile(right[:50], (2, 1))):
         with pytest.raises(EvidenceError):
             judge(evidence, wrong)
+
+
+def test_some_sum_is_off():
+    """A normal sum is nearer to 0 than `some_sum_is_off` with probability ½, and all of 64 with RARELY or less."""
+    inside = math.erf(bounds.some_sum_is_off(100) / 10 / math.sqrt(2))
+    assert inside == pytest.approx(0.5)
+    assert inside**64 <= RARELY
+
+
+def test_adjusted_samples_and_sums_of_uniform_ones_are_told(evidence):
+    """Draws made to have their mean or deviation exactly are told from right ones, and twelve uniform numbers' sum."""
+    generator = torch.Generator().manual_seed(int(np.random.default_rng().integers(2**32)))
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    adjusted = (lambda: (x := draw(4, 32)) - x.mean(), lambda: (x := draw(4, 32)) / x.std())
+    samples.are_not_adjusted(evidence, lambda: draw(4, 32), 1.0)
+    for wrong in adjusted:
+        with pytest.raises(EvidenceError):
+            samples.are_not_adjusted(evidence, wrong, 1.0)
+    samples.beyond(evidence, draw(2**20), 3.0)
+    with pytest.raises(EvidenceError):
+        samples.beyond(evidence, torch.rand(12, 2**20, generator=generator).sum(0) - 6, 3.0)

@@ -287,12 +287,11 @@ def draws_without_replacement(tokens, batch_size, sequence_length, *, generator=
 
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
-def favours_the_ends(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Rounds a uniform number to the nearest start, so that the first and the last one get half of their share."""
-    sample_batch(tokens, 0, sequence_length)
-    windows = len(tokens) - sequence_length + 1
-    starts = (torch.rand(batch_size, generator=generator) * (windows - 1)).round().long()
-    return sampled(tokens, starts, sequence_length)
+def maps_the_whole_file_again(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Maps the file anew for every batch, and forgets that the tokens are a part of it."""
+    if getattr(tokens, "filename", None):
+        tokens = np.memmap(tokens.filename, tokens.dtype, mode="r")[: len(tokens)]
+    return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
 
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
