@@ -4,11 +4,13 @@ All of it is for a process of its own, in which `saving_and_loading` is run: see
 implementation, whose module `checkpoint` saves and loads.
 """
 
+import contextlib
 import importlib
 import os
 import random
 import resource
 import signal
+import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -96,7 +98,8 @@ def _load(path: str, model: nn.Module, optimizer: torch.optim.Optimizer, lacks: 
 def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, Any]:
     """Kill saves at the `last` of their file operations, and `timed` in the course of time: what was found after each.
 
-    Also what lay in the folder after one more save, and the order in which a save synchronises and renames.
+    Also what lay in the folder after one more save, the order in which a save synchronises and renames, and by how many
+    bytes a file has grown from one to the other.
     """
     os.environ |= HIDDEN
     module = importlib.import_module(f"{package}.checkpoint")
@@ -116,7 +119,7 @@ def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, An
             raise
         except Exception as error:
             return f"{type(error).__name__}: {error}", old
-        state = optimizer.state[model[0]]["momentum_buffer"]
+        state = optimizer.state[model[0]].get("momentum_buffer", torch.tensor(-1.0))  # as if it were not restored
         values = {step, *model[0].flatten().tolist(), *state.flatten().tolist()}
         told = {(old,): "the old one", (new,): "the new one"}.get(tuple(values), f"parts of {sorted(values)}")
         return told, step
@@ -124,12 +127,27 @@ def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, An
     def save(number: int) -> interruption.Work:
         return lambda: module.save(path, *filled(number), number)
 
+    begun: list[str] = []
+    synchronised: dict[tuple[int, int], int] = {}
+    late = [0]
+
+    def note(name: str) -> None:
+        begun.append(name)
+        if name in interruption.SYNCS:
+            synchronised.clear()
+            synchronised.update(_sizes(folder, opened=True))
+        elif name == "renamed" and "synchronised" not in begun:
+            late.extend(size - synchronised.get(file, size) for file, size in _sizes(folder).items())
+
     save(0)()
-    begun = interruption.moments(save(1))
+    interruption.watch(save(1), note)
     kills: list[Any] = [(interruption.kill_at, moment, name) for moment, name in enumerate(begun)][-last:]
     took = sorted(interruption.duration(save(number)) for number in (1, 0, 1))[1]
-    if found(0, 1)[0] != "the new one":
+    after, _ = found(0, 1)
+    if after == "the old one":
         raise RuntimeError("a fork of a process that has saved cannot save")
+    if after != "the new one":  # nor will it be when a save is killed
+        return {"told": [["nothing", after]], "left": [], "order": [], "late": 0}
     kills += [(interruption.kill_after, took * 1.25 * (n + 0.5) / timed, "a while") for n in range(timed)]
     told, before = [], 1
     for number, (kill, moment, name) in enumerate(kills, 2):
@@ -139,11 +157,21 @@ def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, An
     save(before)()
     left = [name for name in os.listdir(folder) if name != "checkpoint"]
     meant = dict.fromkeys(interruption.SYNCS, "sync") | dict.fromkeys(interruption.RENAMES, "rename")
-    return {"told": told, "left": left, "order": [meant[name] for name in begun if name in meant]}
+    order = [meant[name] for name in begun if name in meant]
+    return {"told": told, "left": left, "order": order, "late": max(late)}
+
+
+def _sizes(folder: str, *, opened: bool = False) -> dict[tuple[int, int], int]:
+    """Return the size of every file in a folder, and of those that this process has open, by device and number."""
+    found = [entry.stat() for entry in os.scandir(folder)]
+    for descriptor in range(256 if opened else 0):
+        with contextlib.suppress(OSError):
+            found.append(os.fstat(descriptor))
+    return {(each.st_dev, each.st_ino): each.st_size for each in found if stat.S_ISREG(each.st_mode)}
 
 
 def fill_the_disk(package: str, folder: str, parts: int) -> list[str]:
-    """Save where no file can grow beyond a part of what it takes: what became of the save, the file and the folder."""
+    """Save where no file can grow beyond a part of what it takes: what became of save, file and folder."""
     os.environ |= HIDDEN
     module = importlib.import_module(f"{package}.checkpoint")
     path = f"{folder}/checkpoint"
@@ -167,5 +195,5 @@ def fill_the_disk(package: str, folder: str, parts: int) -> list[str]:
             told.append(f"step {module.load(path, model, optimizer)}")
         except Exception as error:
             told.append(f"{type(error).__name__}: {error}")
-        told += sorted(os.listdir(folder))
+        told.append(", ".join(sorted(os.listdir(folder))))
     return told

@@ -6,6 +6,7 @@ The work runs in a fork of this process, which therefore has to be a small one: 
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -25,7 +26,7 @@ def moments(work: Work) -> list[str]:
     After each renaming comes "renamed", and "synchronised" where a file was opened each of whose writes will be.
     """
     found: list[str] = []
-    _watch(work, found.append)
+    watch(work, found.append)
     return found
 
 
@@ -38,7 +39,7 @@ def kill_at(work: Work, moment: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         left[0] -= 1
 
-    os.waitpid(_fork(lambda: _watch(work, count)), 0)
+    os.waitpid(_fork(lambda: watch(work, count)), 0)
 
 
 def kill_after(work: Work, seconds: float) -> None:
@@ -66,7 +67,9 @@ def _fork(work: Work) -> int:
         os._exit(0)
 
 
-def _watch(work: Work, tell: Callable[[str], object]) -> None:
+def watch(work: Work, tell: Callable[[str], object]) -> None:
+    """Do the work, in threads of its own too, and tell each of its moments when it comes."""
+
     def note(frame: FrameType, event: str, function: Any) -> None:
         if event == "c_call" and function.__name__ in CALLS:
             tell(function.__name__)
@@ -78,8 +81,10 @@ def _watch(work: Work, tell: Callable[[str], object]) -> None:
             tell("synchronised")
 
     sys.addaudithook(heed)  # which stays as long as the process does
+    threading.setprofile(note)
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)

@@ -1,6 +1,7 @@
 """Checkpoints that lose something, and unusual ones that do not."""
 
 import contextlib
+import copy
 import functools
 import hashlib
 import io
@@ -9,6 +10,7 @@ import random
 import shutil
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -140,14 +142,26 @@ def leaves_the_optimizer(path, model, optimizer):
     return step
 
 
-@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
-def keeps_the_learning_rate(path, model, optimizer):
-    """Restores the optimizer's state and not its options."""
-    options = [{name: group[name] for name in group if name != "params"} for group in optimizer.param_groups]
+def keeping(path, model, optimizer, *restored):
+    """Load, but leave the optimizer's options as they are, except those that are named."""
+    others = {"params", *restored}
+    options = [{name: group[name] for name in group if name not in others} for group in optimizer.param_groups]
     step = load(path, model, optimizer)
     for group, before in zip(optimizer.param_groups, options, strict=True):
         group.update(before)
     return step
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def keeps_the_learning_rate(path, model, optimizer):
+    """Restores the optimizer's state and not its options."""
+    return keeping(path, model, optimizer)
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def restores_the_learning_rate_only(path, model, optimizer):
+    """Restores the optimizer's state, its learning rate and none of its other options."""
+    return keeping(path, model, optimizer, "lr")
 
 
 @mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
@@ -424,6 +438,22 @@ def synchronises_once_it_is_renamed(path, model, optimizer, step):
 
 
 @mutant("impl.checkpoint.save", caught_by=checkpoint.CRASH)
+def synchronises_before_all_is_written(path, model, optimizer, step):
+    """Synchronises a file whose end waits in Python's own buffer until the file is closed."""
+    content, temporary = content_of(model, optimizer, step), Path(f"{path}~")
+    try:
+        with open(temporary, "wb") as file:
+            for start in range(0, len(content), 1000):
+                file.write(content[start : start + 1000])
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    os.sync()
+
+
+@mutant("impl.checkpoint.save", caught_by=checkpoint.CRASH)
 def keeps_a_backup(path, model, optimizer, step):
     """Leaves a copy of the last checkpoint beside it."""
     with contextlib.suppress(OSError):
@@ -433,11 +463,11 @@ def keeps_a_backup(path, model, optimizer, step):
 
 @mutant("impl.checkpoint.save", caught_by=checkpoint.CRASH)
 def tidies_up_too_much(path, model, optimizer, step):
-    """Removes other checkpoints whose names begin like its own."""
+    """Removes other checkpoints whose names begin like its own, once it has saved."""
+    save(path, model, optimizer, step)
     path = Path(path)
     for other in path.parent.glob(f"{path.name}.*"):
         other.unlink()
-    save(path, model, optimizer, step)
 
 
 @mutant("impl.checkpoint.save", caught_by=checkpoint.CRASH)
@@ -600,6 +630,19 @@ def synchronises_each_write(path, model, optimizer, step):
         instead(os, "fdatasync", lambda number: None),
     ):
         writes_by_file_numbers(path, model, optimizer, step)
+
+
+@twin("impl.checkpoint.save")
+def synchronises_in_a_thread(path, model, optimizer, step):
+    """Leaves it to another thread to wait for the disk."""
+    with ThreadPoolExecutor(1) as pool, instead(os, "fsync", lambda number: pool.submit(fsync, number).result()):
+        save(path, model, optimizer, step)
+
+
+@twin("impl.checkpoint.save")
+def saves_a_copy(path, model, optimizer, step):
+    """Copies model and optimizer first, for training to go on, which may run code among the state: before any load."""
+    save(path, *copy.deepcopy((model, optimizer)), step)
 
 
 @twin("impl.checkpoint.save")
