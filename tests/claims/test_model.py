@@ -123,7 +123,7 @@ def test_a_dozen_layers_keep_their_order(impl, evidence, device):
     with torch.no_grad():
         for place, weight in enumerate(in_order(network)):  # no two neighbours commute, and the product is invertible
             weight.copy_(torch.eye(3)[:, : weight.shape[1]])
-            weight[place % 3, (place + 1) % weight.shape[1]] = 1 + place % 2
+            weight[place % 3, (place + 1) % weight.shape[1]] = 2 - place % 2
     x = small_integers(6, 3, device=device)
     predicted, _, *slopes = map(torch.as_tensor, through(exactly(x), [exactly(weight) for weight in in_order(network)]))
     y = network(x)
