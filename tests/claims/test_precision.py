@@ -365,4 +365,4 @@ def test_gradients_are_clipped_once_they_are_unscaled(impl, evidence, device, se
     for name, parameter, old, gradient in zip(("weight", "bias"), layer.parameters(), before, gradients, strict=True):
         predicted = old - factor * gradient
         tolerance = bounds.stepped(predicted, factor * gradient, 0.0 if ratio is None else relative)
-        evidence.close(parameter.detach(), predicted, tolerance=tolerance, unit=f"as the {name}")
+        evidence.close(parameter.detach(), predicted, tolerance=tolerance, unit=f"as the {name}", norm=norm)

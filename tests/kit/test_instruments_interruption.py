@@ -10,6 +10,7 @@ from spec.instruments import interruption, processes
 def kill_a_writer(folder, moments):
     """Kill a program of known file operations at each moment: the list of moments, and what lay in the folder."""
     import os
+    import threading
 
     from spec.instruments import interruption
 
@@ -19,7 +20,9 @@ def kill_a_writer(folder, moments):
             os.fsync(file.fileno())  # 2
         os.replace(f"{folder}/first", f"{folder}/second")  # 3, and 4 once it has been renamed
         os.close(os.open(f"{folder}/second", os.O_WRONLY | os.O_SYNC))  # 5, 6 and 7
-        os.unlink(f"{folder}/second")  # 8
+        remover = threading.Thread(target=os.unlink, args=(f"{folder}/second",))
+        remover.start()  # 8, in a thread of its own
+        remover.join()
 
     begun, found = interruption.moments(work), []
     for moment in range(moments):
