@@ -1143,6 +1143,6 @@ def drops_gradients_itself(self, set_to_none=True):
     for group in self.param_groups:
         for p in group["params"]:
             if p.grad is not None and not set_to_none:
-                p.grad.mul_(0)
+                p.grad.fill_(0)
             elif p.grad is not None:
                 p.grad = None
