@@ -82,7 +82,7 @@ def refutes(*claims: Claim) -> Callable[[Test], Test]:
 def _ties(role: str, claims: Sequence[Claim]) -> Callable[[Test], Test]:
     def tie(test: Test) -> Test:
         for claim in reversed(claims):
-            test = pytest.mark.claim(id=claim.id, role=role)(test)
+            test = pytest.mark.claim(id=claim.id, role=role, standing=claim.standing.value)(test)
         return test
 
     return tie

@@ -1,8 +1,10 @@
 """What is checked before any test runs: that every claim has its tests, and every test its claim."""
 
+import ast
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,6 +55,22 @@ def problems(items: Sequence[pytest.Item], chapters: Sequence[Chapter], whole: b
         if claims[claim_id].standing is not Standing.HOLDS and "refutes" not in found:
             standing = claims[claim_id].standing.value
             yield f"claim {claim_id} is {standing!r} but no @refutes test shows where the notes' wording fails"
+
+
+def left_out(files: Iterable[Path], root: Path) -> Iterator[tuple[str, str]]:
+    """Yield (claim id, test) for the tests of files that were not collected: other rooms' under the names of these."""
+    collected = set(files)
+    for path in {root.joinpath(*room, file.name) for room in ROOMS for file in collected} - collected:
+        for test in ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else ():
+            if isinstance(test, ast.FunctionDef):
+                name = f"{path.relative_to(root).as_posix()}::{test.name}"
+                yield from ((claim, name) for tie in test.decorator_list for claim in _tied(tie))
+
+
+def _tied(decorator: ast.expr) -> Iterator[str]:
+    """Yield the id of each claim that a decorator names by its constant, such as flops.MATMUL_DOMINATES."""
+    if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) in ("verifies", "refutes"):
+        yield from (ast.unparse(claim).lower().replace("_", "-") for claim in decorator.args)
 
 
 def in_the_notes_order(items: Sequence[pytest.Item], chapters: Sequence[Chapter]) -> list[pytest.Item]:

@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import pkgutil
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -48,6 +49,13 @@ class Entry:
             if args == names and any(name in names and bound[name] != name for name in bound):  # in another order
                 return f"takes {_bare(found)}: the contract is {self}"
         return ""
+
+
+def chapters(package: str = REFERENCE) -> frozenset[str]:
+    """Return the names of the reference package's modules."""
+    spec = PathFinder.find_spec(package)
+    inside = spec.submodule_search_locations if spec else None
+    return frozenset(module.name for module in pkgutil.iter_modules(list(inside or [])))
 
 
 @functools.cache

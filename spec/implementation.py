@@ -3,12 +3,14 @@
 import functools
 import importlib
 import importlib.util
+import pkgutil
 import types
 from importlib.machinery import PathFinder
 
 import pytest
 
 from spec import contract, guard
+from spec.collection import suggestion
 
 
 class ImplementationError(Exception):
@@ -51,7 +53,8 @@ class Chapter:
             pytest.skip(f"not implemented: there is no module {self._path}")
         entry = self._contract.get(name)
         if not hasattr(self._module, name):
-            raise ImplementationError(f"{self._path} lacks {name}{entry or ''}")
+            told = f"{self._path} lacks {name}{entry or ''}"
+            raise ImplementationError(f"{told}; one that raises NotImplementedError is unchecked until it is written")
         value = getattr(self._module, name)
         if entry and (mismatch := entry.mismatch(value)):
             raise ImplementationError(f"{self._path}.{name} {mismatch}")
@@ -77,7 +80,14 @@ def find(package: str) -> str:
     if spec is None:
         return f"--spec-impl={package}: no such package on the import path; run pytest from the folder that holds it"
     if spec.submodule_search_locations is None:
-        return f"--spec-impl={package}: a single module; an implementation is a package with a module per chapter"
+        path = f"{package.replace('.', '/')}/optimizer.py"
+        return f"--spec-impl={package}: a single module; an implementation is a package, with {path} for AdaGrad, say"
+    inside = list(spec.submodule_search_locations)
+    found = {module.name for module in pkgutil.iter_modules(inside)}
+    if not found & contract.chapters():
+        near = [f"{name}{hint}" for name in sorted(found) if (hint := suggestion(name, sorted(contract.chapters())))]
+        told = ", ".join(near) or f"there are {', '.join(sorted(contract.chapters()))}"
+        return f"--spec-impl={package}: has no module under the name of one of the reference's: {told}"
     return ""
 
 

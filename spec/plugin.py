@@ -50,7 +50,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
-    config.addinivalue_line("markers", "claim(id, role): the claim of the notes that the test verifies or refutes")
+    config.addinivalue_line(
+        "markers", "claim(id, role, standing): the claim of the notes that the test verifies or refutes"
+    )
     config.addinivalue_line("markers", "gpu: needs an accelerator")
     sys.path.append(str(config.invocation_params.dir))  # where a student's own package lies
     try:
@@ -63,6 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
     profile = "default" if option.hypothesis_profile is None else option.hypothesis_profile
     if profile not in profiles.EXAMPLES:
         faults.append(f"--hypothesis-profile={profile}: no such profile; there are {', '.join(profiles.EXAMPLES)}")
+    if not hasattr(option, "benchmark_only"):
+        raise pytest.UsageError("the claims about speed need pytest-benchmark: leave out -p no:benchmark")
+    if option.benchmark_only and getattr(option, "numprocesses", None):
+        faults.append("--benchmark-only times one thing after the other: leave out -n")
     if fault := implementation.find(option.spec_impl):
         faults.append(fault)
     present = devices.accelerators()
@@ -149,6 +155,9 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         config.workeroutput[FAULTS] = faults  # xdist takes an error of a worker's for a crash
         items.clear()
     items[:] = collection.in_the_notes_order(items, config.stash[CHAPTERS])
+    device = str([*config.stash[ACCELERATORS], "cpu"][0])  # on which benchmarks run
+    for claim, test in collection.left_out([item.path for item in items], config.rootpath):
+        config.stash[TESTS].setdefault((claim, device), []).append(test)
     for item in items:
         if "meter" in getattr(item, "fixturenames", ()):
             benchmarks.prepare(item)
@@ -156,6 +165,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         if ids:
             device = running.device_of(item)
             tests = {claim: config.stash[TESTS].get((claim, device), []) for claim in ids}
+            item.extra_keyword_matches.update(ids)  # so that -k knows them, too
             item.user_properties += [
                 ("claims", " ".join(ids)),
                 ("device", device),
@@ -169,6 +179,12 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 def pytest_collection_finish(session: pytest.Session) -> None:
     if any("fresh" in getattr(item, "fixturenames", ()) for item in session.items):
         processes.fresh()  # imports torch beside the first tests
+
+
+def pytest_unconfigure() -> None:
+    if processes.fresh.cache_info().currsize:
+        processes.fresh().close()
+        processes.fresh.cache_clear()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -214,6 +230,18 @@ def pytest_runtest_makereport(
         claim = next(claim for chapter in chapters for claim in chapter.claims if claim.id == ties[0][0])
         running.explain(report, call.excinfo, item, claim)
     return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
+    """Show what made many tests fail once."""
+    failed = terminalreporter.stats.get("failed", [])
+    if failed:
+        terminalreporter.stats["failed"] = running.told_once(failed)
+    result = yield
+    if failed:
+        terminalreporter.stats["failed"] = failed
+    return result
 
 
 @pytest.fixture(scope="session")

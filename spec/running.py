@@ -1,8 +1,11 @@
 """One test of a claim, run and judged: what it was given, what it left behind, and what is told when it fails."""
 
+import copy
 import functools
+import inspect
 import json
 import linecache
+import re
 import shlex
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +21,7 @@ from spec.evidence import Evidence, EvidenceError, show
 from spec.implementation import ImplementationError
 from spec.instruments.processes import ProcessError
 
+LONGEST = 400  # characters of another's error in a message
 FIXTURES = {
     "impl",
     "evidence",
@@ -123,6 +127,8 @@ def _settle(error: BaseException, package: str, evidence: Evidence, once: str = 
         raise EvidenceError("\n".join([head + once, *rest]))
     if isinstance(error, ProcessError) and error.kind == "NotImplementedError":
         pytest.skip(f"not implemented: {error}")
+    if isinstance(error, ProcessError) and error.trace:
+        raise EvidenceError(f"[{evidence.claim}] {error}\n  rerun: {evidence.rerun}\n\n{error.trace}") from None
     if isinstance(error, ImplementationError | ProcessError):
         evidence.fail(str(error))
     frames = _frames_in(package, error)
@@ -168,7 +174,8 @@ def _frames_in(package: str, error: BaseException) -> list[tuple[str, traceback.
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())  # torch writes some of its errors in colour
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 class Crash(NamedTuple):
@@ -205,5 +212,26 @@ def explain(
         return
     head, *rest = str(raised.value).split("\n")
     lines = [head, f"  notes: {claim.says} (§{claim.section})", f"  law:   {claim.law}"]
+    if doc := inspect.getdoc(getattr(item, "function", None)):
+        lines.append(f"  test:  {doc.splitlines()[0]}")
     path, line, _ = item.location
     report.longrepr = Told("\n".join(lines + rest), Crash(path, line or 0, head))  # type: ignore[assignment]
+
+
+def told_once(failed: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
+    """Return failures of which those of one message, a function that is missing, say, stand together as the first."""
+    alike: dict[str, list[pytest.TestReport]] = {}
+    for report in failed:
+        head = str(report.longrepr).split("\n", 1)[0]
+        alike.setdefault(head.partition("] ")[2] if head.startswith("[") else report.nodeid, []).append(report)
+    return [_with_the_rest(first, rest) if rest else first for first, *rest in alike.values()]
+
+
+def _with_the_rest(first: pytest.TestReport, rest: Sequence[pytest.TestReport]) -> pytest.TestReport:
+    claims = dict.fromkeys(claim for report in rest for claim in str(dict(report.user_properties)["claims"]).split())
+    head, *lines = str(first.longrepr).split("\n")
+    path, line, _ = first.location
+    told = copy.copy(first)
+    also = f"  also:  {len(rest)} more tests, of {', '.join(claims)}"
+    told.longrepr = Told("\n".join([head, also, *lines]), Crash(path, line or 0, head))  # type: ignore[assignment]
+    return told

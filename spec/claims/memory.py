@@ -26,7 +26,7 @@ GRADIENTS = chapter.claim(
     law="after a backward pass exactly one value per parameter more is alive than before the forward pass",
 )
 
-STATES = chapter.claim(
+OPTIMIZER_STATES = chapter.claim(
     "optimizer-states",
     says="AdaGrad keeps one value per parameter as its state.",
     law="of values the size of a parameter, SGD keeps 0, SGD with momentum 1, AdaGrad 1 and Adam 2; torch's AdaGrad and"

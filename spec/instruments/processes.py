@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,11 +27,11 @@ PRELUDE: list[str] = []  # statements that every process runs first
 
 
 class ProcessError(Exception):
-    """A function raised an exception in its fresh process; `kind` is the exception's type."""
+    """A function raised an exception in its fresh process; `kind` is the exception's type, `trace` its traceback."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, trace: str = "") -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.trace = kind, trace
 
 
 class Process:
@@ -60,7 +61,8 @@ class Process:
             raise ProcessError("death", f"the fresh process that ran {self._name} died")
         reply = json.loads(told)
         if "error" in reply:
-            raise ProcessError(reply["kind"], f"{self._name}, in a fresh process, raises {reply['error']}")
+            message = f"{self._name}, in a fresh process, raises {reply['error']}"
+            raise ProcessError(reply["kind"], message, reply["trace"])
         return reply["result"]
 
     def _read(self) -> str:
@@ -108,6 +110,12 @@ class Fresh:
             "prelude": PRELUDE,
         }
         return Process(connection, request)
+
+    def close(self) -> None:
+        """End the interpreter that waits; what was started goes on."""
+        self._server.kill()
+        self._server.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, function: Callable[..., Any], **arguments: Any) -> Any:
         """Return `function(**arguments)` as a fresh process computes it."""
@@ -162,10 +170,8 @@ def _answer(connection: socket.socket) -> None:
         reply = {"result": names[request["name"]](**request["arguments"])}
         told = json.dumps(reply)
     except BaseException as error:
-        if not isinstance(error, NotImplementedError):  # which a skeleton raises
-            traceback.print_exc()
         message = " ".join(f"{type(error).__name__}: {error}".split())
-        told = json.dumps({"kind": type(error).__name__, "error": message})
+        told = json.dumps({"kind": type(error).__name__, "error": message, "trace": traceback.format_exc().rstrip()})
     lines.write(told + "\n")
     lines.flush()
     sys.stdout.flush()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spec import bounds
+from spec.contract import REFERENCE
 from spec.evidence import Json
 from spec.report.verdicts import ABSENT, NOT_RUN
 
@@ -36,10 +37,15 @@ def lines(paths: Sequence[Path], reports: Sequence[Json]) -> Iterator[str]:
     """Yield the comparison, line by line."""
     yield from _reports(paths, reports)
     yield ""
-    yield from _grid("claim", _verdicts(reports), len(reports))
+    verdicts = _verdicts(reports)
+    apart = {name: cells for name, cells in verdicts.items() if len(cells) < len(reports) or len({*cells.values()}) > 1}
+    if apart:
+        yield from _grid("claim", apart, len(reports))
+    yield f"{len(verdicts) - len(apart)} of {len(verdicts)} claims have the same verdict in each report"
     if rates := _rates(reports):
         yield ""
         yield from _grid("seconds", {name: _seconds(found) for name, found in rates.items()}, len(reports))
+        yield "?: in doubt, for it was too noisy, throttled or not timed"
     yield ""
     yield from _told(list(lags(reports)), rates, paths)
 
@@ -72,7 +78,8 @@ def _reports(paths: Sequence[Path], reports: Sequence[Json]) -> Iterator[str]:
         names = ", ".join(f"{device} ({name})" for device, name in told["devices"].items())
         rank = f", rank {told['rank']} of {told['ranks']}" if "rank" in told else ""
         unfinished = "" if report["complete"] else ", unfinished"
-        yield f"[{place}] {path}: torch {told['torch']} on {names}{rank}{unfinished}"
+        judged = "" if told["implementation"] == REFERENCE else f", of {told['implementation']}"
+        yield f"[{place}] {path}: torch {told['torch']} on {names}{judged}{rank}{unfinished}"
     (world,) = worlds if len(worlds) == 1 else (None,)
     if world is not None and (absent := set(range(world)) - {r["environment"]["rank"] for r in reports}):
         yield f"of {world} ranks there is no report of {', '.join(map(str, sorted(absent)))}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -34,6 +35,13 @@ def prepare(folder: Path) -> str:
     except OSError as error:
         return f"--spec-report={folder}: cannot be written: {error.strerror or error}; name another folder"
     return ""
+
+
+def leave_out_host(junit: Path, root: Path) -> None:
+    """Take out of pytest's XML the host's name, and from its paths what lies above the kit: a user's name, say."""
+    text = junit.read_text(encoding="utf-8")
+    text = re.sub(r' hostname="[^"]*"', "", text, count=1).replace(f"{root}{os.sep}", "")
+    junit.write_text(text, encoding="utf-8")
 
 
 def write(

@@ -80,7 +80,9 @@ class Reporter:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        if self.junit and self.junit.is_file():
+            files.leave_out_host(self.junit, config.rootpath)
         if self.rates:
             terminalreporter.section("rates")
             for line in benchmarks.table(self.rates):

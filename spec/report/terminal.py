@@ -26,8 +26,11 @@ def table(findings: Sequence[Finding], width: int, verbose: bool) -> Iterator[tu
     for name, finding in zip(names, selected, strict=True):
         claim = finding.claim
         head = f"{name:<{column}}  {claim.standing.value:<9}  {finding.verdict.value:<9}  "
-        yield head + _fit(summary(finding), width - len(head)), COLOURS[finding.verdict]
+        told = summary(finding)
+        yield head + _fit(told, width - len(head)), COLOURS[finding.verdict]
         notes: dict[str, str] = {}
+        if finding.verdict in (Verdict.FAILS, Verdict.AMBIGUOUS) and len(told) > width - len(head):
+            notes[f"{finding.verdict.value}:"] = told
         if claim.standing is not Standing.HOLDS:
             notes["if" if claim.standing is Standing.HOLDS_IF else "but"] = claim.condition
             against = (r for r in finding.evidence if (r["role"], r["relation"]) == ("refutes", "not"))
@@ -41,12 +44,14 @@ def table(findings: Sequence[Finding], width: int, verbose: bool) -> Iterator[tu
             for line in textwrap.wrap(f"{word} {text}", max(width - column - 2, 40), subsequent_indent="  "):
                 yield f"{'':<{column}}  {line}", {}
     yield closing(findings), {"bold": True}
+    if all(finding.reason != NOT_RUN for finding in findings):
+        yield wording(findings), {}
 
 
 def summary(finding: Finding) -> str:
     """Say the reason where a claim was not found to hold, and otherwise its most telling measurement."""
     if finding.verdict is not Verdict.HOLDS:
-        return finding.reason.removeprefix(f"[{finding.claim.id}] ")
+        return finding.reason.replace(f"[{finding.claim.id}] ", "")
     if not finding.evidence:
         return ""
     checks = sum(record["checks"] for record in finding.evidence)
@@ -65,6 +70,13 @@ def measurement(record: Json) -> str:
     if record["relation"] == "within":
         return f"{measured} against {predicted}{unit} (within {_short(record['tolerance'])})"
     return f"{measured}{unit}, {'not' if record['relation'] == 'not' else record['relation']} {predicted}"
+
+
+def wording(findings: Sequence[Finding]) -> str:
+    """Say in one line what was found about the notes' own sentences."""
+    standings = Counter({finding.claim.id: finding.claim.standing for finding in findings}.values())
+    told = {"hold as put": Standing.HOLDS, "under a condition": Standing.HOLDS_IF, "false as put": Standing.CORRECTED}
+    return "the notes' sentences: " + ", ".join(f"{standings[standing]} {words}" for words, standing in told.items())
 
 
 def closing(findings: Sequence[Finding]) -> str:

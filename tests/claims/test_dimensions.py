@@ -111,6 +111,8 @@ def forward(x: Points, w: Weights) -> Float[Tensor, "batch outputs"]:
 def checked(function):
     """Return the function under a runtime checker, which reads its annotations."""
     beartype = pytest.importorskip("beartype", reason="no runtime checker: beartype is not installed").beartype
+    if not __debug__:
+        pytest.skip("no runtime checker: python -O switches beartype off")
     if jaxtyping.config.jaxtyping_disable:
         pytest.skip("no runtime checker: JAXTYPING_DISABLE is set")
 

@@ -149,7 +149,7 @@ def test_gradients_are_counted_at_any_size(impl, evidence):
     holds_at_any_size(evidence, impl, "gradients", lambda points, width, layers, _: parameters_of(width, layers))
 
 
-@verifies(memory.STATES)
+@verifies(memory.OPTIMIZER_STATES)
 @given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
 def test_optimizers_keep_as_many_states(impl, evidence, points, width, layers, optimizer):
     """Of values the size of a parameter the first step leaves 0 for SGD, 1 with momentum, 1 for AdaGrad, 2 for Adam."""
@@ -167,7 +167,7 @@ def test_optimizers_keep_as_many_states(impl, evidence, points, width, layers, o
     del stepping
 
 
-@verifies(memory.STATES)
+@verifies(memory.OPTIMIZER_STATES)
 def test_states_are_counted_at_any_size(impl, evidence):
     """The number of states is exact beyond 2⁶⁴, and for NumPy's integers; AdaGrad's where no optimizer is named."""
     holds_at_any_size(

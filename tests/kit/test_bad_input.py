@@ -129,6 +129,39 @@ def test_finding_a_package_runs_none_of_it(project):
     """A name is looked up without importing: what a package does then counts against its claims, not the run."""
     project.write("homework/__init__.py", "raise SystemExit")
     project.write("homework/mine/__init__.py", "")
+    project.write("homework/mine/storage.py", "")
     ran = project.run("--spec-impl=homework.mine")
     assert (ran.status, ran.verdicts()) == (1, {"storage.bytes": "fails"})
     assert ran.reason("storage.bytes") == "[storage.bytes] homework.mine calls sys.exit(None) when it is imported"
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("storages", "storages; did you mean 'storage'?"),
+        ("homework", "there are storage"),
+    ],
+)
+def test_a_package_without_a_module_to_judge_is_refused(project, module, line):
+    """Under another name nothing would be found, and everything unchecked: the names are told, a near one first."""
+    project.write("mine/__init__.py", "")
+    project.write(f"mine/{module}.py", IMPL)
+    ran = project.run("--spec-impl=mine")
+    told = "--spec-impl=mine: has no module under the name of one of the reference's: "
+    assert (ran.status, ran.errors(told)) == (4, [f"ERROR: {told}{line}"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["-p", "no:benchmark"], "the claims about speed need pytest-benchmark: leave out -p no:benchmark"),
+        (["-n", "2", "--benchmark-only"], "--benchmark-only times one thing after the other: leave out -n"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_together_is_refused(project, arguments, line):
+    """One line says what to leave out."""
+    if "-n" in arguments:
+        pytest.importorskip("xdist")
+    ran = project.run_apart(*arguments)
+    assert (ran.status, ran.errors(line)) == (4, [f"ERROR: {line}"])

@@ -125,7 +125,7 @@ def test_the_decorators_keep_the_test_and_the_order():
     assert refutes(two)(check) is check
     assert check() == 3
     assert [tuple(mark.kwargs.values()) for mark in check.pytestmark] == [
-        ("storage.two", "verifies"),
-        ("storage.one", "verifies"),
-        ("storage.two", "refutes"),
+        ("storage.two", "verifies", "holds"),
+        ("storage.one", "verifies", "holds"),
+        ("storage.two", "refutes", "holds"),
     ]

@@ -1,7 +1,10 @@
 """What stops a run before any test: a claim without its tests, a test without its claim, a faulty claim."""
 
+import importlib
+
 import pytest
 
+from spec import claims
 from tests.kit.project import BYTES, DOUBLE, TEST_BYTES, TEST_DOUBLE
 
 pytest_plugins = ["pytester"]
@@ -139,3 +142,11 @@ def test_one_claim_runs_alone(project):
     assert "test_storage.py::test_double PASSED" in ran.printed
     assert "1 passed, 1 deselected" in ran.printed
     assert ran.verdicts() == {"storage.bytes": "unchecked", "storage.double": "holds"}
+
+
+def test_a_claims_constant_is_its_id_in_capitals():
+    """By which the tests of a file that is not collected are tied to it without importing them."""
+    for chapter in claims.load():
+        names = vars(importlib.import_module(f"spec.claims.{chapter.name}"))
+        named = {f"{chapter.name}.{name}".lower().replace("_", "-"): value for name, value in names.items()}
+        assert all(named.get(claim.id) is claim for claim in chapter.claims)

@@ -116,6 +116,8 @@ def test_it_shows_verdicts_and_rates_side_by_side(report):
     grid = [line.split() for line in shown]
     assert ["claim", "[1]", "[2]", "[3]", "[4]"] in grid
     assert ["storage.bytes", "holds", "holds", "fails", "holds"] in grid
+    assert "1 of 2 claims have the same verdict in each report" in shown
+    assert not any(line.startswith("storage.double") for line in shown)
     assert ["product", "bfloat16", "8192×8192×8192", "1", "±1.0%", "1", "±1.0%", "1", "±1.0%", "1.2", "±1.0%"] in grid
     assert shown[-3:] == [
         "[4] cuda:3 (a fake card) is slower than the rest: claims.rank3.json",
@@ -148,10 +150,12 @@ def test_it_says_what_is_missing(report):
     assert "of 4 ranks there is no report of 1, 3" in list(comparison.lines(paths[::2], reports[::2]))
     reports[0]["environment"]["ranks"] = 2
     reports[1]["complete"] = False
+    reports[2]["environment"] = reports[2]["environment"] | {"implementation": "mine"}
     for each in reports:
         each["rates"] = []
     shown = list(comparison.lines(paths, reports))
     assert shown[1].endswith("rank 1 of 4, unfinished")
+    assert shown[2].endswith(" on cuda:2 (a fake card), of mine, rank 2 of 4")
     assert shown[4] == "these reports are of several runs: they differ in how many ranks there were"
     assert shown[-1].startswith("nothing was timed in more than one report: ")
 

@@ -198,14 +198,19 @@ def test_a_test_that_measures_nothing_fails(project):
 
 def test_what_is_missing_is_unchecked_or_fails(project):
     """A missing module leaves its claims unchecked, a missing name fails its claims with the signature it needs."""
-    project.write("mine/__init__.py", "")
+    for package in ("impl", "mine"):
+        project.write(f"{package}/__init__.py", "")
+        project.write(f"{package}/floats.py", "__all__ = []")
     ran = project.run("--spec-impl=mine")
     assert (ran.status, set(ran.verdicts().values())) == (0, {"unchecked"})
     assert ran.reason("storage.bytes") == "not implemented: there is no module mine.storage"
     project.student(DOUBLES)
     ran = project.run("--spec-impl=mine")
     assert ran.verdicts() == {"storage.bytes": "fails", "storage.double": "holds"}
-    assert ran.reason("storage.bytes") == "[storage.bytes] mine.storage lacks tensor_bytes(elements, size=4)"
+    assert ran.reason("storage.bytes") == (
+        "[storage.bytes] mine.storage lacks tensor_bytes(elements, size=4);"
+        " one that raises NotImplementedError is unchecked until it is written"
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,3 +257,25 @@ def test_standard_output_is_the_implementations_to_close(project):
     """Closing the standard output neither fails the claim nor stops the run."""
     project.student(calling("sys.stdout.close()"))
     assert set(project.run("--spec-impl=mine").verdicts().values()) == {"holds"}
+
+
+def test_what_makes_many_tests_fail_is_told_once(project):
+    """A message that several tests end in stands there once, with their number and claims; the counts are of all."""
+    project.state(BYTES, DOUBLE)
+    twice = TEST_DOUBLE.replace("test_double", "test_twice")
+    project.test(TEST_BYTES, TEST_DOUBLE, twice)
+    project.student("import nothing_of_the_kind")
+    ran = project.run("--spec-impl=mine")
+    told = "mine.storage cannot be imported: No module named 'nothing_of_the_kind'"
+    assert sum(line.endswith(told) and line.startswith("[") for line in ran.out.splitlines()) == 1
+    assert ran.line("also: ") == "also:  2 more tests, of storage.double"
+    assert "3 failed" in ran.out
+    assert ran.verdicts() == {"storage.bytes": "fails", "storage.double": "fails"}
+
+
+def test_torchs_colours_and_lengths_are_left_out(project):
+    """Another's error is on one line, without escape codes, and not endless."""
+    project.student("def tensor_bytes(elements, size=4):\n    raise ValueError('\\x1b[1mbold' + 'x' * 1000)")
+    reason = project.run("--spec-impl=mine").reason("storage.bytes")
+    assert "raises ValueError: boldxxx" in reason
+    assert "x…" in reason

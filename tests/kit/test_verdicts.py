@@ -5,7 +5,7 @@ import shlex
 import pytest
 import torch
 
-from tests.kit.project import BYTES, DOUBLE, TEST_BYTES, TEST_DOUBLE
+from tests.kit.project import BYTES, DOUBLE, TEST_BYTES, TEST_DOUBLE, TESTS
 
 pytest_plugins = ["pytester"]
 
@@ -195,3 +195,42 @@ def test_a_test_of_two_claims_counts_for_both(project):
     ran = project.run("--spec-impl=mine")
     assert ran.verdicts() == {"storage.bytes": "fails", "storage.double": "fails"}
     assert ran.line("[storage.").startswith("[storage.bytes] measured 3 bytes, predicted 6 bytes (exact)")
+
+
+def test_a_whole_run_says_what_became_of_the_wording(project):
+    """The last line of the table counts the standings of all claims; a part of them has no such line."""
+    project.state(BYTES, CORRECTED)
+    project.test(TEST_BYTES, TEST_DOUBLE, REFUTES)
+    told = "the notes' sentences: 1 hold as put, 0 under a condition, 1 false as put"
+    assert project.run().line("the notes' sentences: ") == told
+    assert project.run("-k", "test_bytes").line("the notes' sentences: ") == ""
+
+
+@pytest.mark.parametrize(
+    "selected", [("-m", "claim(standing='corrected')"), ("-k", "storage.double")], ids=["standing", "keyword"]
+)
+def test_claims_are_selected_by_standing_and_by_name(project, selected):
+    """The sentences that are false as put are one selection; -k knows a claim by its id."""
+    project.state(BYTES, CORRECTED)
+    project.test(TEST_BYTES, TEST_DOUBLE, REFUTES)
+    assert project.run(*selected).verdicts() == {"storage.bytes": "unchecked", "storage.double": "holds"}
+
+
+def test_a_long_reason_to_fail_is_told_whole(project, monkeypatch):
+    """What does not fit beside the claim stands below it."""
+    monkeypatch.setenv("COLUMNS", "80")
+    project.student("def tensor_bytes(elements):\n    return elements * 4\n")
+    told = " ".join(table(project.run("--spec-impl=mine")))
+    assert "fails: mine.storage.tensor_bytes takes (elements): the contract is (elements, size=4)" in told
+
+
+def test_a_claim_is_not_found_to_hold_without_its_benchmarks(project):
+    """The tests of the other room's file of the same name count as not run where only one of them is named."""
+    project.state(BYTES, DOUBLE)
+    project.test(TEST_BYTES, TEST_DOUBLE)
+    project.write("tests/benchmarks/test_storage.py", TESTS + TEST_DOUBLE.replace("test_double", "test_fast"))
+    whole, part = project.run(), project.run("tests/claims/test_storage.py")
+    assert whole.verdicts() == {"storage.bytes": "holds", "storage.double": "holds"}
+    assert part.verdicts() == {"storage.bytes": "holds", "storage.double": "unchecked"}
+    missing = "1 of its 2 tests ran, all passed; not run: test_fast"
+    assert part.reason("storage.double") == missing

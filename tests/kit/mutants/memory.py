@@ -66,7 +66,7 @@ def counts_in_floats():
     )
 
 
-@mutant(BUDGET, caught_by=(memory.PARAMETERS, memory.ACTIVATIONS, memory.GRADIENTS, memory.STATES))
+@mutant(BUDGET, caught_by=(memory.PARAMETERS, memory.ACTIVATIONS, memory.GRADIENTS, memory.OPTIMIZER_STATES))
 def rounds_large_counts(batch_size, dim, num_layers, optimizer="adagrad"):
     """Counts in floats, and returns the integers that they are by then."""
     return Budget(*(int(float(count)) for count in training_budget(batch_size, dim, num_layers, optimizer)))
@@ -108,25 +108,25 @@ def counts_gradients_of_activations():
     return budget(gradients=lambda b, d, layers, name, count: count + b * d * layers)
 
 
-@mutant(BUDGET, caught_by=memory.STATES, value=True)
+@mutant(BUDGET, caught_by=memory.OPTIMIZER_STATES, value=True)
 def gives_adagrad_two_moments():
     """Takes AdaGrad for an optimizer with two moments."""
     return budget(optimizer_states=lambda b, d, layers, name, count: count * (2 if name == "adagrad" else 1))
 
 
-@mutant(BUDGET, caught_by=memory.STATES, value=True)
+@mutant(BUDGET, caught_by=memory.OPTIMIZER_STATES, value=True)
 def gives_adam_one_moment():
     """Forgets Adam's second moment."""
     return budget(optimizer_states=lambda b, d, layers, name, count: count // (2 if name == "adam" else 1))
 
 
-@mutant(BUDGET, caught_by=memory.STATES, value=True)
+@mutant(BUDGET, caught_by=memory.OPTIMIZER_STATES, value=True)
 def ignores_the_optimizer():
     """Counts AdaGrad's states whatever the optimizer, as the notes do."""
     return budget(optimizer_states=lambda b, d, layers, name, count: d * d * layers + d)
 
 
-@mutant(BUDGET, caught_by=memory.STATES, value=True)
+@mutant(BUDGET, caught_by=memory.OPTIMIZER_STATES, value=True)
 def takes_momentum_for_plain_sgd():
     """Gives SGD with momentum no state."""
     return budget(optimizer_states=lambda b, d, layers, name, count: 0 if name == "momentum" else count)
@@ -272,7 +272,7 @@ def meters_in_blocks(self):
     return told._replace(live=told.live._replace(requested=-(-told.live.requested // 512) * 512))
 
 
-@mutant("torch.optim.Adagrad.step", caught_by=(memory.STATES, memory.TOTAL))
+@mutant("torch.optim.Adagrad.step", caught_by=(memory.OPTIMIZER_STATES, memory.TOTAL))
 def adagrad_keeps_its_roots(self, closure=None):
     """An AdaGrad that keeps the root of its sums as another state."""
     told = adagrad(self, closure)
