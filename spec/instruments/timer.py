@@ -43,7 +43,8 @@ class Timing:
         if self.uncertainty > NOISY:
             return f"after {self.runs} runs the median is known to ±{self.uncertainty:.0%} only"
         if abs(self.drift) > DRIFT:
-            return f"the later runs took {self.drift:+.0%} longer than the earlier ones: the clock changed"
+            more = "longer" if self.drift > 0 else "less"
+            return f"the later runs took {abs(self.drift):.0%} {more} than the earlier ones: the clock changed"
         return ""
 
 
