@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from spec.evidence import Evidence, Json
+from spec.evidence import COLD, Evidence, Json
 from spec.hardware import devices, sensors
 from spec.hardware.promises import Promise, Promises
 from spec.instruments import timer
@@ -164,7 +164,7 @@ def within_promise(evidence: Evidence, rate: Rate) -> None:
     if rate.mfu > 1 and rate.peak:
         told = f"{rate.flop_per_second:.4g} FLOP/s of {_origin(rate.peak)} {rate.peak.value:.4g}"
         evidence.fail(f"measured MFU {rate.mfu:.3f}, predicted at most 1: {TOO_FAST} ({told})")
-    unit = "MFU of a single cold run" if rate.doubt in (UNTIMED, PARALLEL) else "MFU"
+    unit = f"MFU {COLD}" if rate.doubt in (UNTIMED, PARALLEL) else "MFU"
     evidence.at_most(rate.mfu, 1, unit=unit, FLOPs=rate.work.flops, seconds=rate.seconds)
 
 

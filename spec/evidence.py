@@ -17,6 +17,7 @@ from spec.implementation import ImplementationError
 
 Json = dict[str, Any]
 AMBIGUOUS = "ambiguous: "  # how the reason of an undecided test begins
+COLD = "of a single cold run"  # how the unit of a benchmark ends that is not timed
 SHOWN = 120  # characters of one input or value in a message
 POINTS = 200  # of one series
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spec.claim import Standing
-from spec.evidence import Json, show
+from spec.evidence import COLD, Json, show
 from spec.report.verdicts import ABSENT, NOT_RUN, Finding, Verdict
 
 COLOURS = {
@@ -91,10 +91,10 @@ def _short(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else show(value)
 
 
-def _telling(record: Json) -> tuple[int, bool]:
-    """Rank a record: a deviation tells more than an equality, a number more than a word."""
-    rank = {"not": 0, "exact": 1}.get(record["relation"], 2)
-    return rank, bool(record["extremes"])
+def _telling(record: Json) -> tuple[int, bool, bool]:
+    """Rank a record: a deviation tells more than an equality, a number more than a word, and something than nothing."""
+    rank = 0 if record["unit"].endswith(COLD) else {"not": 0, "exact": 1}.get(record["relation"], 2)
+    return rank, bool(record["extremes"]), record["measured"] != 0
 
 
 def _fit(text: str, width: int) -> str:
