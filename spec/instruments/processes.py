@@ -81,6 +81,7 @@ class Fresh:
     """
 
     def __init__(self) -> None:
+        self._owner = os.getpid()
         self._folder = Path(tempfile.mkdtemp(prefix="spec-"))
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(self._folder / "socket"))
@@ -112,7 +113,9 @@ class Fresh:
         return Process(connection, request)
 
     def close(self) -> None:
-        """End the interpreter that waits; what was started goes on."""
+        """End the interpreter that waits, but not that of a process of which this one is a fork."""
+        if os.getpid() != self._owner:
+            return
         self._server.kill()
         self._server.communicate()
         shutil.rmtree(self._folder, ignore_errors=True)

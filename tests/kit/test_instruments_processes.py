@@ -163,3 +163,13 @@ def test_an_interrupt_does_not_end_it():
     assert own.run(add, a=1, b=2) == 3
     own._server.stdin.close()
     own._server.wait(10)
+
+
+def test_a_fork_leaves_the_waiting_interpreter_alone():
+    """What ends in a fork of this process, pytest itself, say, is not the end of the processes here."""
+    child = os.fork()
+    if not child:
+        processes.fresh().close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert processes.fresh().run(add, a=1, b=2) == 3
