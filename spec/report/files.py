@@ -41,7 +41,7 @@ def leave_out_host(junit: Path, root: Path) -> None:
     """Take out of pytest's XML the host's name, and from its paths what lies above the kit: a user's name, say."""
     text = junit.read_text(encoding="utf-8")
     text = re.sub(r' hostname="[^"]*"', "", text, count=1).replace(f"{root}{os.sep}", "")
-    junit.write_text(text, encoding="utf-8")
+    _replace(junit, text)
 
 
 def write(
@@ -59,7 +59,10 @@ def write(
         "rates": list(rates),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def _replace(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False)
     scratch.write_text(text, encoding="utf-8", errors="backslashreplace")  # half a surrogate pair: as JSON escapes it
     os.replace(scratch, path)

@@ -81,8 +81,11 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        if self.junit and self.junit.is_file():
-            files.leave_out_host(self.junit, config.rootpath)
+        if self.junit and self.junit.is_file() and not self.trouble:
+            try:
+                files.leave_out_host(self.junit, config.rootpath)
+            except OSError as error:
+                self.trouble = f"--spec-report={self.folder}: cannot be written any more: {error.strerror}"
         if self.rates:
             terminalreporter.section("rates")
             for line in benchmarks.table(self.rates):
