@@ -24,7 +24,7 @@ def package(name: str) -> dict[str, str]:
     """
     spec = PathFinder.find_spec(REFERENCE)
     if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError(f"there is no package {REFERENCE}, the reference, on the import path: run it in the folder of the kit")
+        raise FileNotFoundError(f"there is no package {REFERENCE}, the reference: run it in the folder of the kit")
     folder = Path(spec.submodule_search_locations[0])
     sources = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("[!_]*.py"))}
     return {"__init__.py": INIT.format(name)} | {file: module(source) for file, source in sources.items()}
