@@ -82,6 +82,8 @@ def findings(chapters: Sequence[Chapter], outcomes: Iterable[Outcome]) -> Iterat
 
 
 def _judge(claim: Claim, device: str, outcomes: list[Outcome]) -> Finding:
+    every = list(dict.fromkeys(test for o in outcomes for test in o.expected.get(claim.id, [])))
+    outcomes = sorted(outcomes, key=lambda o: every.index(o.test) if o.test in every else -1)  # as they are written
     worst = (Verdict.FAILS, Verdict.AMBIGUOUS, Verdict.UNCHECKED, Verdict.HOLDS)
     verdict = next(v for v in worst if any(o.verdict is v for o in outcomes))
     reasons = dict.fromkeys(o.reason for o in outcomes if o.verdict is verdict and o.reason)
@@ -89,8 +91,8 @@ def _judge(claim: Claim, device: str, outcomes: list[Outcome]) -> Finding:
     series = [{"test": o.test} | curve for o in outcomes for curve in o.series]
     if verdict is Verdict.HOLDS:
         ran = {o.test for o in outcomes}
-        every = ran.union(*(o.expected.get(claim.id, []) for o in outcomes))
-        if missing := [test.split("::", 1)[-1] for test in sorted(every - ran)]:
+        if missing := [test.split("::", 1)[-1] for test in sorted({*every} - ran)]:
             verdict = Verdict.UNCHECKED
-            reasons = {f"{len(ran)} of its {len(every)} tests ran, all passed; not run: {', '.join(missing)}": None}
+            told = f"{len(ran)} of its {len(ran | {*every})} tests ran, all passed; not run: {', '.join(missing)}"
+            reasons = {told: None}
     return Finding(claim, device, verdict, "; ".join(reasons), evidence, series)
