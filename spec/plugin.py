@@ -182,6 +182,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure() -> None:
+    gc.freeze()  # the process ends: what is left goes with it, unsearched
     if processes.fresh.cache_info().currsize:
         processes.fresh().close()
         processes.fresh.cache_clear()
