@@ -223,7 +223,8 @@ def told_once(failed: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
     alike: dict[str, list[pytest.TestReport]] = {}
     for report in failed:
         head = str(report.longrepr).split("\n", 1)[0]
-        alike.setdefault(head.partition("] ")[2] if head.startswith("[") else report.nodeid, []).append(report)
+        told = head.partition("] ")[2] if "claims" in dict(report.user_properties) and head.startswith("[") else ""
+        alike.setdefault(told or report.nodeid, []).append(report)
     return [_with_the_rest(first, rest) if rest else first for first, *rest in alike.values()]
 
 

@@ -45,7 +45,8 @@ def lines(paths: Sequence[Path], reports: Sequence[Json]) -> Iterator[str]:
     if rates := _rates(reports):
         yield ""
         yield from _grid("seconds", {name: _seconds(found) for name, found in rates.items()}, len(reports))
-        yield "?: in doubt, for it was too noisy, throttled or not timed"
+        if any(rate["doubt"] for parts in rates.values() for rate in parts.values()):
+            yield "?: in doubt, for it was too noisy, throttled or not timed"
     yield ""
     yield from _told(list(lags(reports)), rates, paths)
 

@@ -109,10 +109,13 @@ def judge(evidence, values):
 
 
 def test_right_samples_pass_and_wrong_ones_do_not(evidence):
-    """NumPy's normal numbers pass; the same ones shifted, scaled, bent or repeated do not."""
+    """NumPy's normal numbers pass; the same ones shifted, scaled, bent or repeated do not.
+
+    A deviation of 1.1 lies 8 of its own standard errors beyond the bound of 1.05: it is missed once in 10¹⁵ runs.
+    """
     right = np.random.default_rng().standard_normal((100, 160))
     judge(evidence, right)
-    for wrong in (right + 0.1, right * 1.06, right - 0.05 * right**3, np.abs(right), np.tile(right[:50], (2, 1))):
+    for wrong in (right + 0.15, right * 1.1, right - 0.05 * right**3, np.abs(right), np.tile(right[:50], (2, 1))):
         with pytest.raises(EvidenceError):
             judge(evidence, wrong)
 
@@ -125,13 +128,13 @@ def test_some_sum_is_off():
 
 
 def test_adjusted_samples_and_sums_of_uniform_ones_are_told(evidence):
-    """Draws made to have their mean or deviation exactly are told from right ones, and twelve uniform numbers' sum."""
+    """Draws made to have their mean or mean square exactly are told from right ones; so are sums of twelve uniform."""
     generator = torch.Generator().manual_seed(int(np.random.default_rng().integers(2**32)))
 
     def draw(*shape):
         return torch.randn(*shape, generator=generator)
 
-    adjusted = (lambda: (x := draw(4, 32)) - x.mean(), lambda: (x := draw(4, 32)) / x.std())
+    adjusted = (lambda: (x := draw(4, 32)) - x.mean(), lambda: (x := draw(4, 32)) / x.square().mean().sqrt())
     samples.are_not_adjusted(evidence, lambda: draw(4, 32), 1.0)
     for wrong in adjusted:
         with pytest.raises(EvidenceError):
