@@ -3,7 +3,7 @@
 import csv
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class Datasheet:
     units: int | None  # streaming multiprocessors or compute units
     clock: float | None  # Hz
     figures: Mapping[str, float]
+    others: tuple[float, ...]  # bytes/s of the other kinds of memory that are sold under the same name
     derived: bool  # from units × clock × the architecture's rate, rather than published
     accumulation: str
     sparse: float | None  # bfloat16 with 2:4 sparsity, where a source gives it
@@ -77,12 +78,9 @@ class Promises:
             return unknown("a CPU's memory bandwidth depends on the board")
         sheet = find(devices.name(device), devices.units(device))
         promise = promised(sheet, BANDWIDTH)
-        running = devices.memory_rate(device)
-        # Graphics cards of one name come with memory of several kinds.
-        graphics = isinstance(sheet, Datasheet) and sheet.accumulation == "half"
-        if graphics and promise.value and running and abs(running / promise.value - 1) > DIFFERENT:
-            return unknown(f"its memory's clock gives {running:.4g} bytes/s, the datasheet {promise.value:.4g}")
-        return promise
+        if isinstance(sheet, str) or promise.value is None:
+            return promise
+        return _of_the_memory(sheet, promise, (promise.value, *sheet.others), devices.memory_rate(device))
 
 
 @functools.cache
@@ -157,6 +155,19 @@ def parse(words: Sequence[str]) -> dict[str, float] | str:
     return given
 
 
+def _of_the_memory(sheet: Datasheet, promise: Promise, rates: Sequence[float], running: float | None) -> Promise:
+    """Return the promise of the memory that is there: graphics cards of one name come with memory of several kinds."""
+    if not sheet.others and (running is None or sheet.accumulation != "half"):
+        return promise
+    published = " or ".join(f"{rate:.4g}" for rate in rates)
+    if running is None:
+        return unknown(f"cards called {sheet.name!r} come with memory of {published} bytes/s")
+    fitting = [rate for rate in rates if abs(running / rate - 1) <= DIFFERENT]
+    if len(fitting) != 1:
+        return unknown(f"its memory's clock gives {running:.4g} bytes/s, the datasheet {published}")
+    return replace(promise, value=fitting[0])
+
+
 def _float32_column(device: torch.device) -> str | None:
     if device.type == "cuda":
         tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
@@ -179,6 +190,7 @@ def _datasheet(row: Mapping[str, str]) -> Datasheet:
         units=int(row["units"]) if row["units"] else None,
         clock=_number(row["clock"]),
         figures={key: float(row[key]) for key in (*PEAKS, BANDWIDTH, "float8_acc16") if row.get(key)},
+        others=tuple(map(float, row["other_bandwidth"].split())),
         derived=row["confidence"].endswith("derived"),
         accumulation=row["accumulation"],
         sparse=_number(row["sparse_bfloat16"]),

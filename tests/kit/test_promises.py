@@ -14,8 +14,9 @@ from tests.kit.judging import running
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
 SHEETS = {sheet.name: sheet for sheet in promises.datasheets()}
 # FLOPs per clock of one multiprocessor, for float16 accumulated in float32 (NVIDIA's architecture whitepapers).
-# For CDNA 2 to 4 likewise, of one compute unit (AMD's architecture whitepapers).
-CDNA = {"gfx90a": 1024, "gfx942": 2048, "gfx950": 4096}
+# For CDNA 1 to 4 likewise, of one compute unit (AMD's architecture whitepapers).
+CDNA = {"gfx908": 1024, "gfx90a": 1024, "gfx942": 2048, "gfx950": 4096}
+RDNA = {"gfx1100": 1024}  # of two compute units, which torch counts as one
 FULL_RATE = {70: 1024, 75: 1024, 80: 2048, 86: 1024, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 120: 1024}
 PER_LANE = 2  # one fused multiply-add of each of a multiprocessor's 64 or 128 float32 lanes
 LANES = {70: 64, 75: 64, 80: 64, 86: 128, 89: 128, 90: 128, 100: 128, 103: 128, 120: 128, 121: 128}
@@ -24,8 +25,12 @@ OTHER_CLOCK = {
     "NVIDIA H100 80GB HBM3": 1980e6,
     "NVIDIA H200": 1980e6,
     "NVIDIA GH200 480GB": 1980e6,
+    "NVIDIA GH200 144G HBM3e": 1980e6,
     "NVIDIA H100 PCIe": 1755e6,
 }
+DERIVED_GEFORCE = """
+3050, 3060, 3060 Ti, 3070 Ti, 4060, 4060 Ti, 4070 Ti SUPER, 4090 D, 5050, 5060, 5060 Ti, 5070 Ti, 5080
+""".strip().split(", ")
 NEAR_MISSES = """
 NVIDIA H100
 H100
@@ -37,7 +42,6 @@ NVIDIA H100 PCIe MIG 7g.80gb
 NVIDIA H100 96GB HBM3
 NVIDIA H100 NVL 94GB
 NVIDIA GH200
-NVIDIA GH200 144G HBM3e
 NVIDIA H200 SXM
 NVIDIA H200 MIG 1g.18gb
 NVIDIA H20-3e
@@ -46,7 +50,6 @@ NVIDIA A100
 NVIDIA A100-SXM-80GB
 NVIDIA A100-SXM4-40GB MIG 1g.5gb
 NVIDIA A100-PCIE-80GB
-NVIDIA A800-SXM4-80GB
 NVIDIA A10G-24Q
 NVIDIA A10-24Q
 NVIDIA A10M
@@ -54,34 +57,71 @@ NVIDIA A16
 NVIDIA A30X
 NVIDIA L4S
 NVIDIA L40G
-NVIDIA L20
 GRID T4-16Q
 NVIDIA T4G
 NVIDIA GeForce RTX 4070 Laptop GPU
-NVIDIA GeForce RTX 4070 Ti SUPER
 NVIDIA GeForce RTX 4080 Laptop GPU
-NVIDIA GeForce RTX 4090 D
 NVIDIA GeForce RTX 4090 Laptop GPU
 NVIDIA GeForce RTX 3080 Laptop GPU
 NVIDIA GeForce RTX 3080 Ti Laptop GPU
-NVIDIA GeForce RTX 3070 Ti
-NVIDIA GeForce RTX 5070 Ti
 NVIDIA GeForce RTX 5090 D
 NVIDIA RTX 6000 Ada
-NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition
-NVIDIA RTX PRO 6000 Blackwell Server Edition
 NVIDIA RTX A6000 Laptop GPU
 Tesla V100-SXM3-32GB
 Tesla V100-DGXS-32GB
 NVIDIA B200 MIG 1g.23gb
-NVIDIA GB300
 AMD Instinct MI250X/MI250
-AMD Instinct MI250
 AMD Instinct MI300X VF
 AMD Instinct MI308X
 AMD Radeon Graphics
 Apple M1 Pro Max
 nvidia h200
+NVIDIA A800-SXM4-40GB
+NVIDIA A800 40GB Active
+NVIDIA A2-16Q
+NVIDIA L2
+NVIDIA H20 NVL16
+NVIDIA GH200 120GB
+NVIDIA B300
+NVIDIA B300 SXM6 PC
+NVIDIA GB300 NVL
+NVIDIA GB300 MIG 1g.34gb
+NVIDIA Thor
+Orin
+NVIDIA GeForce RTX 3050 OEM
+NVIDIA GeForce RTX 3050 Laptop GPU
+NVIDIA GeForce RTX 3050 Ti Laptop GPU
+NVIDIA GeForce RTX 3060 Laptop GPU
+NVIDIA GeForce RTX 3070 Laptop GPU
+NVIDIA GeForce RTX 3070 Ti Laptop GPU
+NVIDIA GeForce RTX 3070 Ti SUPER
+GeForce RTX 3070 Ti
+NVIDIA GeForce RTX 4050 Laptop GPU
+NVIDIA GeForce RTX 4060 Laptop GPU
+NVIDIA GeForce RTX 5050 Laptop GPU
+NVIDIA GeForce RTX 5060 Laptop GPU
+NVIDIA GeForce RTX 5070 Laptop GPU
+NVIDIA GeForce RTX 5070 Ti Laptop GPU
+NVIDIA GeForce RTX 5080 Laptop GPU
+NVIDIA GeForce RTX 5090 Laptop GPU
+NVIDIA GeForce RTX 5090 D v2
+NVIDIA RTX A1000 Laptop GPU
+NVIDIA RTX A2000 8GB Laptop GPU
+NVIDIA RTX A2000 Embedded GPU
+NVIDIA RTX A4000H
+NVIDIA RTX 2000 Ada Generation Laptop GPU
+NVIDIA RTX 2000E Ada Generation
+NVIDIA RTX 4000 Ada Generation Laptop GPU
+NVIDIA RTX 5000 Ada Generation Laptop GPU
+NVIDIA RTX 5000 Ada Generation Embedded GPU
+NVIDIA RTX PRO 4000 Blackwell SFF Edition
+NVIDIA RTX PRO 5000 Blackwell Generation Laptop GPU
+NVIDIA RTX 6000D
+Radeon RX 7900
+Radeon RX 7900 GRE
+Radeon RX 7900M
+AMD Radeon(TM) 8060S Graphics
+Intel(R) Data Center GPU Max 1550
 """.strip().splitlines()
 
 
@@ -111,10 +151,10 @@ def test_every_name_finds_its_own_datasheet(sheet):
 
 
 def test_the_data_file_has_a_source_for_every_row():
-    """All of the 69 devices, each with a source and how sure it is."""
+    """All of the 108 devices, each with a source and how sure it is."""
     with promises.DATASHEETS.open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    assert len(rows) == len(SHEETS) == 69
+    assert len(rows) == len(SHEETS) == 108
     assert [
         row["name"] for row in rows if not row["source"] or row["confidence"] not in ("A", "B", "C derived", "C")
     ] == []
@@ -125,6 +165,15 @@ def test_a_near_miss_finds_nothing(name):
     """A name that is none of the data file's promises nothing, however near it is to one."""
     assert find(name) == f"no datasheet for {name!r}"
     assert find(name, 132) == f"no datasheet for {name!r}"
+
+
+@pytest.mark.parametrize("sheet", SHEETS.values(), ids=lambda sheet: sheet.name)
+def test_a_longer_or_a_shorter_name_is_another_devices(sheet):
+    """With something more at its end, or without its last word, a name is that of a row of its own or of none."""
+    longer = (" Ti", " SUPER", " D", " Laptop GPU", " with Max-Q Design", " MIG 1g.5gb", "-8Q", "X")
+    for name in (sheet.name.rsplit(" ", 1)[0], *(sheet.name + end for end in longer)):
+        own = SHEETS.get(name)
+        assert find(name, own.units if own else None) == (own or f"no datasheet for {name!r}")
 
 
 def test_names_that_are_often_confused_have_figures_of_their_own():
@@ -142,6 +191,20 @@ def test_names_that_are_often_confused_have_figures_of_their_own():
         "NVIDIA A10G": (70e12, 600e9),
         "NVIDIA L4": (121e12, 300e9),
         "NVIDIA L40S": (362e12, 864e9),
+        "NVIDIA L20": (119.5e12, 864e9),
+        "NVIDIA B200": (2250e12, 8000e9),
+        "NVIDIA GB200": (2500e12, 8000e9),
+        "NVIDIA GB300": (2500e12, 8000e9),
+        "NVIDIA GeForce RTX 3070": (40.6e12, 448e9),
+        "NVIDIA GeForce RTX 3070 Ti": (43.5e12, 608e9),
+        "NVIDIA GeForce RTX 4070 Ti": (80.2e12, 504e9),
+        "NVIDIA GeForce RTX 4070 Ti SUPER": (88.2e12, 672e9),
+        "NVIDIA GeForce RTX 4090": (165.2e12, 1008e9),
+        "NVIDIA GeForce RTX 4090 D": (147.1e12, 1008e9),
+        "NVIDIA GeForce RTX 5070": (61.7e12, 672e9),
+        "NVIDIA GeForce RTX 5070 Ti": (87.9e12, 896e9),
+        "NVIDIA RTX A4000": (76.7e12, 448e9),
+        "AMD Instinct MI250": (181.05e12, 1638e9),
         "AMD Instinct MI250X": (191.5e12, 1638e9),  # one die, which is one device to torch
     }
     found = {name: (SHEETS[name].figures["bfloat16"], SHEETS[name].figures["bandwidth"]) for name in peaks}
@@ -149,30 +212,68 @@ def test_names_that_are_often_confused_have_figures_of_their_own():
 
 
 def test_parts_of_one_name_are_told_apart_by_their_units():
-    """The RTX 3080 of 12 GB and a chip with some of its cores left out promise nothing."""
+    """Cards that share a name but not its number of units, and chips with some cores left out, promise nothing."""
     assert find("NVIDIA GeForce RTX 3080", 68) is SHEETS["NVIDIA GeForce RTX 3080"]
     assert (
         find("NVIDIA GeForce RTX 3080", 70)
         == "this 'NVIDIA GeForce RTX 3080' has 70 units, the one of the datasheet 68"
     )
+    for name, units in (
+        ("NVIDIA GeForce RTX 3050", 18),  # 6 GB
+        ("NVIDIA GeForce RTX 3060", 72),  # a virtual GPU for games on an A10G
+        ("AMD Instinct MI250", 110),  # an MI250X
+        ("AMD Radeon RX 7900 XTX", 96),  # another way of counting
+    ):
+        assert f"has {units} units" in find(name, units)
     assert find("Apple M1", 8) is SHEETS["Apple M1"]
     assert "7 units" in find("Apple M1", 7)
     assert "unknown number of cores" in find("Apple M1")
 
 
-def test_cards_of_one_name_are_told_apart_by_their_memory(called):
-    """An RTX 4070 with GDDR6 (480 GB/s) is not promised the bandwidth of GDDR6X."""
-    for rate, known in ((504.05e9, 504e9), (480.05e9, None), (None, 504e9)):
-        assert Promises().bandwidth(called("NVIDIA GeForce RTX 4070", 46, rate)).value == known
-    assert Promises().bandwidth(called("NVIDIA H200", 132, 4917e9)).value == 4800e9  # HBM runs below its rated clock
+@pytest.mark.parametrize(
+    ("name", "units", "rate", "known"),
+    [
+        ("NVIDIA GeForce RTX 4070", 46, 504.05e9, 504e9),
+        ("NVIDIA GeForce RTX 4070", 46, 480.05e9, 480e9),  # GDDR6
+        ("NVIDIA GeForce RTX 4070", 46, 492e9, None),  # between the two
+        ("NVIDIA GeForce RTX 4070", 46, 560e9, None),
+        ("NVIDIA GeForce RTX 4070", 46, None, None),  # one of two
+        ("NVIDIA GeForce RTX 3060 Ti", 38, 448.06e9, 448e9),
+        ("NVIDIA GeForce RTX 3060 Ti", 38, 608.3e9, 608e9),  # GDDR6X
+        ("NVIDIA GeForce RTX 3060 Ti", 38, None, None),
+        ("NVIDIA GeForce RTX 3060", 28, 240.03e9, 240e9),  # 8 GB
+        ("NVIDIA GeForce RTX 3080 Ti", 80, 760.3e9, 760e9),  # 20 GB
+        ("NVIDIA GeForce RTX 3070 Ti", 48, 608.3e9, 608e9),
+        ("NVIDIA GeForce RTX 3070 Ti", 48, 448.06e9, None),
+        ("NVIDIA GeForce RTX 3070 Ti", 48, None, 608e9),  # one kind only
+        ("NVIDIA H200", 132, 4917e9, 4800e9),  # HBM runs below its rated clock
+        ("NVIDIA GB300", 152, 7928e9, 8000e9),
+        ("NVIDIA GB300", 152, 7161e9, 7100e9),  # of a workstation, with a stack of memory less
+        ("NVIDIA GB300", 152, None, None),
+    ],
+)
+def test_cards_of_one_name_are_told_apart_by_their_memory(called, name, units, rate, known):
+    """Each is promised the bandwidth of the memory that it has, and nothing where that is neither kind, or not told."""
+    promise = Promises().bandwidth(called(name, units, rate))
+    assert promise.value == known
+    assert (promise.origin == "unknown") == (known is None)
+
+
+def test_every_kind_of_memory_under_one_name_is_recognised(called):
+    """The memory clock of each of the kinds that a row lists chooses that one's bandwidth."""
+    several = [sheet for sheet in SHEETS.values() if sheet.others]
+    assert len(several) >= 5
+    for sheet in several:
+        for rate in (sheet.figures["bandwidth"], *sheet.others):
+            assert Promises().bandwidth(called(sheet.name, sheet.units, rate)).value == rate, sheet.name
 
 
 # ---- figures that fit together ----
 
 
 def having(column):
-    """Return NVIDIA's parts whose units are known and that have a figure there."""
-    return [s for s in SHEETS.values() if s.vendor == "nvidia" and s.units and column in s.figures]
+    """Return NVIDIA's parts that have a figure there."""
+    return [s for s in SHEETS.values() if s.vendor == "nvidia" and column in s.figures]
 
 
 @pytest.mark.parametrize("sheet", having("float16"), ids=lambda sheet: sheet.name)
@@ -185,11 +286,14 @@ def test_units_times_clock_give_the_figure(sheet):
 
 def test_compute_units_times_clock_give_the_figure():
     """Compute units × clock × FLOPs per clock is the float16 peak of AMD's parts within 3%, as bfloat16's is."""
-    parts = [sheet for sheet in SHEETS.values() if sheet.arch in CDNA]
-    assert len(parts) >= 7
+    parts = [sheet for sheet in SHEETS.values() if sheet.vendor == "amd"]
+    assert len(parts) >= 11
     for sheet in parts:
-        computed = sheet.units * sheet.clock * CDNA[sheet.arch]
-        assert sheet.figures["float16"] == sheet.figures["bfloat16"] == pytest.approx(computed, rel=0.03), sheet.name
+        computed = sheet.units * sheet.clock * (CDNA | RDNA)[sheet.arch]
+        assert sheet.figures["float16"] == pytest.approx(computed, rel=0.03), sheet.name
+        if sheet.arch in CDNA:
+            slower = 2 if sheet.arch == "gfx908" else 1  # CDNA 1 multiplies bfloat16 at half the rate
+            assert sheet.figures["bfloat16"] == sheet.figures["float16"] / slower, sheet.name
 
 
 @pytest.mark.parametrize("sheet", having("float32"), ids=lambda sheet: sheet.name)
@@ -226,7 +330,14 @@ def test_what_is_not_verified_is_not_there():
     blank = {
         "NVIDIA H20": {"float32", "tf32", "float8", "int8", "bandwidth"},
         "NVIDIA A30": {"tf32", "int8"},
-        "NVIDIA GeForce RTX 5090": {"float8", "int8"},
+        "NVIDIA GeForce RTX 5080": {"float8", "int8"},
+        "NVIDIA GB300": {"int8"},
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition": {"float32", "float16", "bfloat16", "float8"},
+        "NVIDIA RTX PRO 5000 Blackwell": {"float32", "float16", "bfloat16", "float8"},
+        "NVIDIA RTX 4000 Ada Generation": {"tf32", "float16", "bfloat16", "float8"},
+        "NVIDIA RTX 5880 Ada Generation": {"bandwidth"},
+        "NVIDIA GH200 144G HBM3e": {"bandwidth"},
+        "Radeon RX 7900 XTX": {"bfloat16"},
         "NVIDIA GB10": {"tf32", "float16", "bfloat16", "float8"},
         "Apple M3 Max": {"float32", "float16", "bandwidth"},
         "Apple M1 Ultra": {"bandwidth"},
@@ -236,7 +347,9 @@ def test_what_is_not_verified_is_not_there():
         name: set() for name in blank
     }
     assert {name for name, sheet in SHEETS.items() if sheet.derived} == {
-        f"NVIDIA GeForce RTX {model}" for model in (3060, 4060, 5070, 5080)
+        *(f"NVIDIA GeForce RTX {model}" for model in DERIVED_GEFORCE),
+        *(f"NVIDIA {model}" for model in ("A2", "RTX A1000", "RTX A5500")),
+        *(f"NVIDIA RTX {model} Ada Generation" for model in (4500, 5880)),
     }
 
 
