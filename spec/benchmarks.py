@@ -157,12 +157,17 @@ def decided(evidence: Evidence, *rates: Rate) -> None:
 
 
 def within_promise(evidence: Evidence, rate: Rate) -> None:
-    """Require 0 < MFU ≤ 1, or that it is unknown where nothing is promised; no noise makes a device too fast."""
+    """Require 0 < MFU ≤ 1, or that it is unknown where nothing is promised; no noise makes a device too fast.
+
+    A graphics card's clock may rise above the published one, which decides nothing.
+    """
     if rate.mfu is None:
         evidence.equal(rate.json()["mfu"], "unknown", unit="MFU", FLOPs=rate.work.flops, seconds=rate.seconds)
         return
     if rate.mfu > 1 and rate.peak:
         told = f"{rate.flop_per_second:.4g} FLOP/s of {_origin(rate.peak)} {rate.peak.value:.4g}"
+        if rate.peak.ceiling is not None and rate.flop_per_second <= rate.peak.ceiling:
+            evidence.ambiguous(f"{rate.name}: MFU {rate.mfu:.3f}: its clock rose above the published one ({told})")
         evidence.fail(f"measured MFU {rate.mfu:.3f}, predicted at most 1: {TOO_FAST} ({told})")
     unit = f"MFU {COLD}" if rate.doubt in (UNTIMED, PARALLEL) else "MFU"
     evidence.at_most(rate.mfu, 1, unit=unit, FLOPs=rate.work.flops, seconds=rate.seconds)

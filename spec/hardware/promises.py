@@ -15,6 +15,9 @@ DATASHEETS = Path(__file__).with_name("devices.csv")
 BANDWIDTH = "bandwidth"
 # The columns of peaks, each named after its dtype but for two that a setting chooses.
 PEAKS = ("float64", "float32", "tf32", "float16", "float16_acc16", "bfloat16", "float8", "int8")
+# Hz: a graphics card's published clock is what it typically reaches; drivers let these chips run up to so much.
+HIGHEST = {"sm_86": 2100e6, "sm_89": 3120e6, "sm_120": 3135e6}
+MORE = 2.0  # times the published clock: no card's is so high, for chips whose highest clock is not known here
 EXAMPLE = "write NAME=NUMBER, for example bfloat16=989e12 (FLOP/s) or bandwidth=4.8e12 (bytes/s)"
 DIFFERENT = 0.04  # memory clock × bus, against the datasheet; two kinds of memory under one name are 5% apart or more
 
@@ -46,6 +49,7 @@ class Promise:
     value: float | None
     origin: str  # given, datasheet, derived, computed, or unknown
     note: str
+    ceiling: float | None = None  # what a graphics card does at its highest clock, above the published one
 
     def share(self, rate: float) -> float | None:
         """Return what part of the promise a rate is: MFU, for FLOP/s. None where nothing is promised."""
@@ -113,7 +117,8 @@ def promised(sheet: Datasheet | str, chosen: str) -> Promise:
         chosen = "float32"  # TF32 came with sm_80: earlier devices do not heed the setting
     if chosen not in sheet.figures:
         return unknown(f"nothing verified is published about {chosen} on {sheet.name}")
-    return Promise(sheet.figures[chosen], "derived" if sheet.derived else "datasheet", sheet.source)
+    value, origin = sheet.figures[chosen], "derived" if sheet.derived else "datasheet"
+    return Promise(value, origin, sheet.source, None if chosen == BANDWIDTH else _ceiling(sheet, value))
 
 
 def unknown(why: str) -> Promise:
@@ -153,6 +158,12 @@ def parse(words: Sequence[str]) -> dict[str, float] | str:
         if given.setdefault(name, value) != value:
             return f"--spec-promised {word}: {name} is given twice, as {given[name]:g} and {value:g}"
     return given
+
+
+def _ceiling(sheet: Datasheet, value: float) -> float | None:
+    if not any(kind in sheet.name for kind in ("GeForce", "RTX", "Radeon")) or not sheet.clock:
+        return None
+    return value * HIGHEST.get(sheet.arch, MORE * sheet.clock) / sheet.clock
 
 
 def _of_the_memory(sheet: Datasheet, promise: Promise, rates: Sequence[float], running: float | None) -> Promise:

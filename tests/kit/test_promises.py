@@ -1,5 +1,6 @@
 """What devices promise: by exact names, from a data file whose figures fit together; a CPU's peak, computed."""
 
+import contextlib
 import csv
 import os
 
@@ -29,7 +30,7 @@ OTHER_CLOCK = {
     "NVIDIA H100 PCIe": 1755e6,
 }
 DERIVED_GEFORCE = """
-3050, 3060, 3060 Ti, 3070 Ti, 4060, 4060 Ti, 4070 Ti SUPER, 4090 D, 5050, 5060, 5060 Ti, 5070 Ti, 5080
+3050, 3060, 3060 Ti, 4060, 4060 Ti, 4070 Ti SUPER, 4090 D, 5050, 5060, 5060 Ti, 5070 Ti, 5080
 """.strip().split(", ")
 NEAR_MISSES = """
 NVIDIA H100
@@ -604,6 +605,40 @@ def test_the_settings_choose_a_cpus_column(cpu, settings):
     torch.set_float32_matmul_precision("medium")
     assert Promises().peak(CPU, torch.float32).value == 6e9 * 64
     assert Promises().peak(CPU, torch.float32).origin == "computed"
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "dtype", "rate", "expected"),
+    [
+        ("NVIDIA GeForce RTX 4090", 128, torch.float16, 168.38e12, "decides nothing"),  # seen, of 165.2 promised
+        ("NVIDIA GeForce RTX 3090", 82, torch.bfloat16, 82e12, "decides nothing"),  # at 1980 MHz, of 1695 published
+        ("NVIDIA GeForce RTX 2080 Ti", 68, torch.float16, 60e12, "decides nothing"),
+        ("NVIDIA RTX A6000", 84, torch.bfloat16, 170e12, "decides nothing"),
+        ("NVIDIA GeForce RTX 4090", 128, torch.float16, 165e12, "holds"),
+        ("NVIDIA GeForce RTX 4090", 128, torch.float16, 1.8 * 165.2e12, "fails"),  # FLOPs counted twice
+        ("NVIDIA H200", 132, torch.bfloat16, 995e12, "fails"),
+        ("NVIDIA L40S", 142, torch.bfloat16, 370e12, "fails"),
+    ],
+)
+def test_a_graphics_cards_clock_may_rise_above_the_published_one(called, name, units, dtype, rate, expected):
+    """A little more than promised decides nothing there; more than at the highest clock fails, and elsewhere any."""
+    from spec import benchmarks
+    from spec.instruments.timer import Timing
+
+    promise = Promises().peak(called(name, units), dtype)
+    work = benchmarks.Work(lambda: None, flops=int(rate), dtype=dtype, shape=(1,))
+    measured = benchmarks.Rate("product", CUDA, work, Timing(1.0, 1.0, 1.0, 7), promise, None, "")
+    outcomes = {"holds": contextlib.nullcontext()} | {
+        "decides nothing": pytest.raises(pytest.skip.Exception, match="rose above the published one"),
+        "fails": pytest.raises(EvidenceError, match=benchmarks.TOO_FAST),
+    }
+    with running() as evidence, outcomes[expected]:
+        benchmarks.within_promise(evidence, measured)
+
+
+def test_a_bandwidth_has_no_ceiling_above_it(called):
+    """The clock of memory does not rise by itself."""
+    assert Promises().bandwidth(called("NVIDIA GeForce RTX 4090", 128, 1008.1e9)).ceiling is None
 
 
 def test_a_share_above_one_is_told():
