@@ -58,7 +58,8 @@ def units(device: torch.device) -> int | None:
 def memory_rate(device: torch.device) -> float | None:
     """Return the bytes per second that a CUDA device's memory clock and bus amount to, at two transfers per cycle."""
     properties = _properties(device)
-    clock = getattr(properties, "memory_clock_rate", 0)  # kHz
+    # CUDA counts it in kHz. An XPU has a property of this name in MHz.
+    clock = getattr(properties, "memory_clock_rate", 0) if device.type == "cuda" else 0
     return clock * 1e3 * 2 * properties.memory_bus_width / 8 if clock else None
 
 

@@ -39,7 +39,9 @@ def state(device: torch.device) -> dict[str, Any]:
         "cache_bytes": lambda: devices.cache_bytes(device) or None,
         "units": lambda: devices.units(device),
         "clock_mhz": lambda: int(module.clock_rate(device)),
-        "power_watts": lambda: module.power_draw(device) / (1 if torch.version.hip else WATT),
+        "power_watts": lambda: (
+            module.power_draw(device) / (WATT if device.type == "cuda" and not torch.version.hip else 1)
+        ),
         "maximum_clock_mhz": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
         "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / WATT,
         "throttled_by": lambda: _named(_reasons(nvml, handle)),

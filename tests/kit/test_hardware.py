@@ -163,6 +163,17 @@ def test_a_cuda_device_is_what_its_properties_say(monkeypatch):
     assert devices.memory_rate(card) is None
 
 
+def test_an_xpu_counts_in_units_of_its_own(monkeypatch):
+    """torch gives its memory clock in MHz, of which no bandwidth is made, and its power in watts, which stay so."""
+    properties = SimpleNamespace(total_memory=48 * 2**30, memory_clock_rate=1600, memory_bus_width=8192)
+    monkeypatch.setattr(torch.xpu, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(torch.xpu, "power_draw", lambda device: 150.5, raising=False)
+    card = torch.device("xpu:0")
+    assert devices.memory_rate(card) is None
+    assert devices.units(card) is None
+    assert sensors.state(card)["power_watts"] == 150.5
+
+
 def test_a_cpu_has_no_units_that_torch_tells():
     """Neither multiprocessors nor a memory clock, nor the size of its cache."""
     assert (devices.units(CPU), devices.memory_rate(CPU), devices.cache_bytes(CPU)) == (None, None, 0)
