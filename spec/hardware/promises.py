@@ -15,9 +15,11 @@ DATASHEETS = Path(__file__).with_name("devices.csv")
 BANDWIDTH = "bandwidth"
 # The columns of peaks, each named after its dtype but for two that a setting chooses.
 PEAKS = ("float64", "float32", "tf32", "float16", "float16_acc16", "bfloat16", "float8", "int8")
-# Hz: a graphics card's published clock is what it typically reaches; drivers let these chips run up to so much.
+# A graphics card's published clock is the one it typically reaches. Drivers let these chips run at up to so many Hz:
+# owners of an RTX 3090, two RTX 4090 and two RTX PRO 6000 report these maximum clocks.
 HIGHEST = {"sm_86": 2100e6, "sm_89": 3120e6, "sm_120": 3135e6}
-MORE = 2.0  # times the published clock: no card's is so high, for chips whose highest clock is not known here
+# The highest clock of other chips is not known here. It is taken to be below this many times the published one.
+MORE = 2.0
 EXAMPLE = "write NAME=NUMBER, for example bfloat16=989e12 (FLOP/s) or bandwidth=4.8e12 (bytes/s)"
 DIFFERENT = 0.04  # memory clock × bus, against the datasheet; two kinds of memory under one name are 5% apart or more
 
@@ -33,7 +35,7 @@ class Datasheet:
     units: int | None  # streaming multiprocessors or compute units
     clock: float | None  # Hz
     figures: Mapping[str, float]
-    others: tuple[float, ...]  # bytes/s of the other kinds of memory that are sold under the same name
+    others: tuple[float, ...]  # These are the bandwidths, in bytes/s, of other memory sold under the same name.
     derived: bool  # from units × clock × the architecture's rate, rather than published
     accumulation: str
     sparse: float | None  # bfloat16 with 2:4 sparsity, where a source gives it
@@ -49,7 +51,7 @@ class Promise:
     value: float | None
     origin: str  # given, datasheet, derived, computed, or unknown
     note: str
-    ceiling: float | None = None  # what a graphics card does at its highest clock, above the published one
+    ceiling: float | None = None  # A graphics card reaches this at its highest clock, which is above the published one.
 
     def share(self, rate: float) -> float | None:
         """Return what part of the promise a rate is: MFU, for FLOP/s. None where nothing is promised."""
