@@ -17,7 +17,8 @@ SHEETS = {sheet.name: sheet for sheet in promises.datasheets()}
 # FLOPs per clock of one multiprocessor, for float16 accumulated in float32 (NVIDIA's architecture whitepapers).
 # For CDNA 1 to 4 likewise, of one compute unit (AMD's architecture whitepapers).
 CDNA = {"gfx908": 1024, "gfx90a": 1024, "gfx942": 2048, "gfx950": 4096}
-RDNA = {"gfx1100": 1024}  # This is the rate of two compute units, which torch counts as one.
+# These are the rates of float32 of two compute units, which torch counts as one (AMD's RDNA 3 and RDNA 4).
+RDNA = {"gfx1100": 512, "gfx1201": 512}
 FULL_RATE = {70: 1024, 75: 1024, 80: 2048, 86: 1024, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 120: 1024}
 PER_LANE = 2  # one fused multiply-add of each of a multiprocessor's 64 or 128 float32 lanes
 LANES = {70: 64, 75: 64, 80: 64, 86: 128, 89: 128, 90: 128, 100: 128, 103: 128, 120: 128, 121: 128}
@@ -46,7 +47,8 @@ NVIDIA GH200
 NVIDIA H200 SXM
 NVIDIA H200 MIG 1g.18gb
 NVIDIA H20-3e
-NVIDIA H800
+NVIDIA H800 PCIe
+NVIDIA H800 NVL
 NVIDIA A100
 NVIDIA A100-SXM-80GB
 NVIDIA A100-SXM4-40GB MIG 1g.5gb
@@ -152,10 +154,10 @@ def test_every_name_finds_its_own_datasheet(sheet):
 
 
 def test_the_data_file_has_a_source_for_every_row():
-    """All of the 108 devices, each with a source and how sure it is."""
+    """All of the 110 devices, each with a source and how sure it is."""
     with promises.DATASHEETS.open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    assert len(rows) == len(SHEETS) == 108
+    assert len(rows) == len(SHEETS) == 110
     assert [
         row["name"] for row in rows if not row["source"] or row["confidence"] not in ("A", "B", "C derived", "C")
     ] == []
@@ -293,14 +295,23 @@ def test_units_times_clock_give_the_figure(sheet):
 
 def test_compute_units_times_clock_give_the_figure():
     """Compute units × clock × FLOPs per clock is the float16 peak of AMD's parts within 3%, as bfloat16's is."""
-    parts = [sheet for sheet in SHEETS.values() if sheet.vendor == "amd"]
-    assert len(parts) >= 11
+    parts = [sheet for sheet in SHEETS.values() if sheet.arch in CDNA]
+    assert len(parts) >= 9
     for sheet in parts:
-        computed = sheet.units * sheet.clock * (CDNA | RDNA)[sheet.arch]
+        computed = sheet.units * sheet.clock * CDNA[sheet.arch]
         assert sheet.figures["float16"] == pytest.approx(computed, rel=0.03), sheet.name
-        if sheet.arch in CDNA:
-            slower = 2 if sheet.arch == "gfx908" else 1  # CDNA 1 multiplies bfloat16 at half the rate.
-            assert sheet.figures["bfloat16"] == sheet.figures["float16"] / slower, sheet.name
+        slower = 2 if sheet.arch == "gfx908" else 1  # CDNA 1 multiplies bfloat16 at half the rate.
+        assert sheet.figures["bfloat16"] == sheet.figures["float16"] / slower, sheet.name
+
+
+def test_pairs_of_compute_units_times_clock_give_the_figure():
+    """For Radeon cards it is the float32 peak, and twice that is the float16 peak, within 3%."""
+    parts = [sheet for sheet in SHEETS.values() if sheet.vendor == "amd" and sheet.arch not in CDNA]
+    assert len(parts) >= 3
+    for sheet in parts:
+        computed = sheet.units * sheet.clock * RDNA[sheet.arch]
+        assert sheet.figures["float32"] == pytest.approx(computed, rel=0.03), sheet.name
+        assert sheet.figures.get("float16", 2 * computed) == pytest.approx(2 * computed, rel=0.03), sheet.name
 
 
 @pytest.mark.parametrize("sheet", having("float32"), ids=lambda sheet: sheet.name)
@@ -343,8 +354,8 @@ def test_what_is_not_verified_is_not_there():
         "NVIDIA RTX PRO 5000 Blackwell": {"float32", "float16", "bfloat16", "float8"},
         "NVIDIA RTX 4000 Ada Generation": {"tf32", "float16", "bfloat16", "float8"},
         "NVIDIA RTX 5880 Ada Generation": {"bandwidth"},
-        "NVIDIA GH200 144G HBM3e": {"bandwidth"},
         "Radeon RX 7900 XTX": {"bfloat16"},
+        "AMD Radeon RX 9070 XT": {"float16", "bfloat16"},
         "NVIDIA GB10": {"tf32", "float16", "bfloat16", "float8"},
         "Apple M3 Max": {"float32", "float16", "bandwidth"},
         "Apple M1 Ultra": {"bandwidth"},
