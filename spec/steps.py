@@ -1,4 +1,4 @@
-"""A training step in plain torch, phase by phase, and the bytes that are alive in it by the allocator's own word."""
+"""A training step in plain torch, phase by phase, and the bytes that its allocator reports as alive in each phase."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.optim import SGD, Adagrad, Adam, Optimizer
 
-from spec.instruments.allocator import Given, Meter
+from spec.instruments.allocator import Bytes, MemoryMeter
 from spec.instruments.timer import one_thread
 from spec.networks import Layers, chain
 
@@ -24,7 +24,7 @@ OPTIMIZERS: dict[str, Callable[[list[Tensor], bool], Optimizer]] = {
 
 
 class Rule:
-    """An optimizer as its rule is written down, with the temporaries that the expression makes."""
+    """SGD as its rule is usually written, p −= lr·g, with the temporary tensor that this expression makes."""
 
     def __init__(self, weights: list[Tensor]) -> None:
         self.weights = weights
@@ -43,7 +43,7 @@ class Rule:
 
 
 class AdagradsRule(Rule):
-    """p −= lr·g/√(G + ε)."""
+    """AdaGrad as its rule is usually written, p −= lr·g/√(G + ε), with the temporaries that this expression makes."""
 
     def __init__(self, weights: list[Tensor]) -> None:
         super().__init__(weights)
@@ -56,7 +56,7 @@ class AdagradsRule(Rule):
 
 
 class AdagradsRuleAtOnce(AdagradsRule):
-    """The same, but the roots of all sums come first, and nothing else is made."""
+    """AdaGrad that first takes the roots of all accumulators, and then updates in place without other temporaries."""
 
     def update(self, gradients: list[Tensor]) -> None:
         for gradient, total in zip(gradients, self.sums, strict=True):
@@ -73,39 +73,46 @@ RULES: dict[str, dict[str, Callable[[list[Tensor]], Rule]]] = {
 
 
 class Recipe(NamedTuple):
-    """A way to write a training step, where more than one is right: each has a peak of its own."""
+    """One of several right ways to write a training step. Each way has a peak of its own.
 
-    stepping: str = "foreach=False"  # torch.optim's argument, or one of the optimizer's RULES
-    held: bool = True  # whether the prediction has a name, which holds it to the end of the step
+    `update` is an argument of torch.optim's ("foreach=True") or the name of one of the optimizer's RULES.
+    `keeps_prediction` says whether a variable keeps the prediction alive to the end of the step.
+    """
+
+    update: str = "foreach=False"
+    keeps_prediction: bool = True
 
     def __str__(self) -> str:
-        return f"{self.stepping}, prediction {'held' if self.held else 'not held'}"
+        return f"{self.update}, prediction {'kept' if self.keeps_prediction else 'dropped'}"
 
     def optimizer(self, name: str, weights: list[Tensor]) -> Optimizer | Rule:
         """Return the optimizer, before its first step."""
-        if self.stepping.startswith("foreach"):
-            return OPTIMIZERS[name](weights, self.stepping == "foreach=True")
-        return RULES[name][self.stepping](weights)
+        if self.update.startswith("foreach"):
+            return OPTIMIZERS[name](weights, self.update == "foreach=True")
+        return RULES[name][self.update](weights)
 
 
-OURS = Recipe()  # the reference implementation's
+REFERENCE_RECIPE = Recipe()
 
 
 def recipes(optimizer: str) -> list[Recipe]:
-    """Return every way to write a training step with this optimizer, OURS first."""
-    ways = ("foreach=False", "foreach=True", *RULES.get(optimizer, {}))
-    return [Recipe(stepping, held) for stepping in ways for held in (True, False)]
+    """Return every way to write a training step with this optimizer; the reference implementation's comes first."""
+    updates = ("foreach=False", "foreach=True", *RULES.get(optimizer, {}))
+    return [Recipe(update, keeps) for update in updates for keeps in (True, False)]
 
 
 class Step(NamedTuple):
-    """What was alive in a step of training, in bytes."""
+    """The bytes that were alive in a training step.
 
-    peak: Given
-    live: dict[str, list[int]]  # by phase, on the CPU: before it, and after every change
-    left: int  # beyond what was alive before the first of two steps, after the last
-    workspace: (
-        int  # that a run before had left behind: what libraries keep for their products, the baseline of the rest
-    )
+    `live` holds, for each phase and on the CPU alone, the bytes before the phase and after every change in it.
+    `left` counts what two steps left behind. `workspace` counts what a warm-up run left behind: libraries keep
+    workspaces for their products, which are no part of the step and are excluded from the rest.
+    """
+
+    peak: Bytes
+    live: dict[str, list[int]]
+    left: int
+    workspace: int
 
 
 def network(points: int, width: int, layers: int) -> Layers:
@@ -120,32 +127,36 @@ def forward(x: Tensor, y: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor
 
 
 def train(
-    layers: Layers, optimizer: str, device: torch.device, ended: Callable[[str], object], recipe: Recipe = OURS
+    layers: Layers,
+    optimizer: str,
+    device: torch.device,
+    ended: Callable[[str], object],
+    recipe: Recipe = REFERENCE_RECIPE,
 ) -> None:
-    """Train for two steps, so that the second meets the optimizer's states; say when each phase has ended."""
+    """Train for two steps, so that the second finds the optimizer's states; call `ended` after each phase."""
     x, weights = layers.in_torch(device)
     y = torch.zeros(layers.points, device=device)
-    stepping = recipe.optimizer(optimizer, weights)
+    rule = recipe.optimizer(optimizer, weights)
     for _ in range(2):
         ended("start")
         prediction, loss = forward(x, y, weights)
-        if not recipe.held:
+        if not recipe.keeps_prediction:
             del prediction
         ended("forward")
         loss.backward()  # type: ignore[no-untyped-call]
         ended("backward")
-        stepping.step()
+        rule.step()
         ended("step")
-        stepping.zero_grad()
+        rule.zero_grad()
         del loss
-        if recipe.held:
+        if recipe.keeps_prediction:
             del prediction
         ended("zero_grad")
 
 
-def measure(layers: Layers, optimizer: str, device: torch.device = CPU, recipe: Recipe = OURS) -> Step:
+def measure(layers: Layers, optimizer: str, device: torch.device = CPU, recipe: Recipe = REFERENCE_RECIPE) -> Step:
     """Measure the second step of a training run."""
-    peaks: dict[str, Given] = {}
+    peaks: dict[str, Bytes] = {}
     live: dict[str, list[int]] = {}
 
     def ended(phase: str) -> None:
@@ -153,27 +164,27 @@ def measure(layers: Layers, optimizer: str, device: torch.device = CPU, recipe: 
         peaks[phase] = meter.read().peak
         live[phase] = meter.history[before - 1 :]
 
-    with one_thread(), grown(device) as workspace:
-        if device.type != "cpu":  # whose libraries keep nothing
+    with one_thread(), growth_of(device) as workspace:
+        if device.type != "cpu":  # The CPU's libraries keep no workspace.
             train(layers, optimizer, device, lambda phase: None, recipe)
-    with one_thread(), Meter(device) as meter:
+    with one_thread(), MemoryMeter(device) as meter:
         train(layers, optimizer, device, ended, recipe)
         left = meter.read().live.requested
     del peaks["start"], live["start"]
-    return Step(Given(*map(max, zip(*peaks.values(), strict=True))), live, left, *workspace)
+    return Step(Bytes(*map(max, zip(*peaks.values(), strict=True))), live, left, *workspace)
 
 
 @contextmanager
-def grown(device: torch.device) -> Iterator[list[int]]:
-    """Fill the list with the bytes by which the body adds to what is alive."""
-    told: list[int] = []
-    with Meter(device) as meter:
-        yield told
-        told.append(meter.read().live.requested)
+def growth_of(device: torch.device) -> Iterator[list[int]]:
+    """Append to the list by how many bytes the body has increased the bytes alive."""
+    growth: list[int] = []
+    with MemoryMeter(device) as meter:
+        yield growth
+        growth.append(meter.read().live.requested)
 
 
 def saved_for_backward(compute: Callable[[], Tensor], *known: Tensor) -> int:
-    """Return the bytes that autograd saves while computing, each storage once, but for the `known` tensors'."""
+    """Return the bytes that autograd saves while computing. Each storage counts once, those of `known` do not count."""
     saved: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -183,8 +194,7 @@ def saved_for_backward(compute: Callable[[], Tensor], *known: Tensor) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         result = compute()
-    kept = sum(storage.nbytes() for storage in saved.values())
-    ours = {tensor.untyped_storage().data_ptr() for tensor in known}
-    kept -= sum(storage.nbytes() for place, storage in saved.items() if place in ours)
+    excluded = {tensor.untyped_storage().data_ptr() for tensor in known}
+    total = sum(storage.nbytes() for address, storage in saved.items() if address not in excluded)
     del result
-    return kept
+    return total

@@ -1,4 +1,4 @@
-"""What a device's allocator has given out, by its own word: statistics on an accelerator, events on the CPU."""
+"""Bytes that a device's allocator has handed out: from its statistics on an accelerator, from its events on the CPU."""
 
 import gc
 import os
@@ -13,30 +13,30 @@ from torch._C import _autograd, _profiler
 from torch.autograd.profiler import profile
 
 
-class Given(NamedTuple):
-    """Bytes that the allocator was asked for and has given out: the latter in whole blocks."""
+class Bytes(NamedTuple):
+    """Bytes that the program requested, and bytes that the allocator handed out for them, in whole blocks."""
 
     requested: int
     allocated: int
 
 
 class Reading(NamedTuple):
-    """What is given out now, and the most that was since the last reading; both beyond what was at the start."""
+    """Bytes alive now, and the largest number since the last reading. Bytes alive before the meter are not counted."""
 
-    live: Given
-    peak: Given
+    live: Bytes
+    peak: Bytes
 
 
-class Meter:
-    """Reads how many bytes are alive on a device, beyond those that were when the `with` began.
+class MemoryMeter:
+    """Reads how many bytes are alive on a device, beyond those that were alive when the `with` began.
 
-        with Meter(device) as meter:
-            kept = make()
-            grown = meter.read().live.requested
+        with MemoryMeter(device) as meter:
+            made = make()
+            growth = meter.read().live.requested
 
-    An accelerator's allocator keeps statistics. The CPU's, which has no blocks, tells a profiler of each change:
-    `history` holds the bytes alive after each, up to the last reading. It tells that a tensor is freed only if it saw
-    the tensor made, so make inside the `with` what you measure, and drop there what is to be freed.
+    An accelerator's allocator keeps statistics. The CPU's allocator has no blocks and reports each change to a
+    profiler: `history` holds the bytes alive after each change, up to the last reading. The profiler hears that a
+    tensor is freed only if it saw the tensor being made. So make what you measure inside the `with`, and drop it there.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -45,7 +45,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(_undisturbed())
+            stack.enter_context(_without_garbage_collection())
             if self.device.type == "cpu":
                 self._events = stack.enter_context(Events())
             else:
@@ -60,25 +60,25 @@ class Meter:
     def read(self) -> Reading:
         """Return what is alive now, and the most that was alive since the last reading."""
         if self.device.type == "cpu":
-            since = list(accumulate(self._events.read(), initial=self.history[-1]))
-            self.history += since[1:]
-            return Reading(Given(since[-1], since[-1]), Given(max(since), max(since)))
+            alive = list(accumulate(self._events.read(), initial=self.history[-1]))
+            self.history += alive[1:]
+            return Reading(Bytes(alive[-1], alive[-1]), Bytes(max(alive), max(alive)))
         live, peak = _statistics(self.device)
         torch.get_device_module(self.device).reset_peak_memory_stats(self.device)
-        return Reading(_beyond(self._start, live), _beyond(self._start, peak))
+        return Reading(_difference(self._start, live), _difference(self._start, peak))
 
 
 class Events:
-    """The changes that the CPU's allocator tells of, in bytes: given out counts up, taken back counts down.
+    """Records each change that the CPU's allocator reports, in bytes: positive for handed out, negative for freed.
 
-    torch's first profiler hears them too. It starts and stops in a twentieth of the present one's time and writes
-    nothing to standard error, but is to go one day: then the present one takes its place.
+    torch's legacy profiler starts and stops in a twentieth of the time that the present profiler takes, and writes
+    nothing to standard error. torch will remove it one day; this class then uses the present profiler.
     """
 
-    first = hasattr(_autograd, "_enable_profiler_legacy")
+    legacy = hasattr(_autograd, "_enable_profiler_legacy")
 
     def __enter__(self) -> Self:
-        if self.first:
+        if self.legacy:
             only_memory = (False, True, False, False, False, _profiler._ExperimentalConfig())
             _autograd._enable_profiler_legacy(_profiler.ProfilerConfig(_profiler.ProfilerState.CPU, *only_memory))
         else:
@@ -96,52 +96,58 @@ class Events:
         return changes
 
     def _stop(self) -> list[int]:
-        told: list[Any]
-        if self.first:
-            told = [event for thread in _autograd._disable_profiler_legacy() for event in thread]
-            (start,) = (event for event in told if event.name() == "__start_profile")
-            changes = sorted((event for event in told if event.kind() == "memory_alloc"), key=start.cpu_elapsed_us)
+        events: list[Any]
+        if self.legacy:
+            events = [event for thread in _autograd._disable_profiler_legacy() for event in thread]
+            (start,) = (event for event in events if event.name() == "__start_profile")
+            changes = sorted((event for event in events if event.kind() == "memory_alloc"), key=start.cpu_elapsed_us)
             return [event.cpu_memory_usage() for event in changes]
         self._present.__exit__(None, None, None)
-        told = self._present.kineto_results.events()
-        changes = sorted((event for event in told if event.name() == "[memory]"), key=lambda event: event.start_ns())
+        events = self._present.kineto_results.events()
+        changes = sorted((event for event in events if event.name() == "[memory]"), key=lambda event: event.start_ns())
         return [event.nbytes() for event in changes]
 
 
-def statistics(device: torch.device) -> Given | None:
-    """Return what is given out on the accelerator now; None where its allocator does not tell."""
-    return _told(device, "current")
+def statistics(device: torch.device) -> Bytes | None:
+    """Return the bytes alive on an accelerator now; None where its allocator keeps no such statistics."""
+    return _statistic(device, "current")
 
 
-def growth(make: Callable[[], object], device: torch.device) -> Given:
-    """Return by how much what `make()` returns adds to what is given out on an accelerator."""
-    with _undisturbed():
+def growth(make: Callable[[], object], device: torch.device) -> Bytes:
+    """Return how many bytes the result of `make()` takes on an accelerator."""
+    with _without_garbage_collection():
         before = statistics(device)
-        kept = make()
+        made = make()
         after = statistics(device)
-        del kept
+        del made
     if before is None or after is None:
-        raise RuntimeError(f"the allocator of {device} does not tell what it gave out")
-    return _beyond(before, after)
+        raise RuntimeError(silent(device))
+    return _difference(before, after)
 
 
 def block(device: torch.device) -> int:
-    """Return the bytes of the smallest piece that the allocator gives, measured; 0 where it does not tell."""
+    """Return the size in bytes of the allocator's smallest block, measured; 0 where the allocator has no statistics."""
     byte = partial(torch.empty, 1, dtype=torch.uint8, device=device)
-    byte()  # the first use of a device starts its allocator
-    given = growth(byte, device) if statistics(device) else Given(0, 0)
-    return given.allocated if given.requested else 0  # cudaMallocAsync leaves the bytes requested at 0
+    byte()  # The first use of a device starts its allocator.
+    taken = growth(byte, device) if statistics(device) else Bytes(0, 0)
+    return taken.allocated if taken.requested else 0  # cudaMallocAsync reports 0 requested bytes.
 
 
-def tells(device: torch.device) -> bool:
-    """Return whether a Meter can read the device's allocator."""
+def can_be_read(device: torch.device) -> bool:
+    """Return whether a MemoryMeter can read the device's allocator."""
     return device.type == "cpu" or block(device) > 0
 
 
-def keep_workspaces() -> None:
-    """Let torch keep what products on CUDA work in, unless told otherwise; to be called before the first of them.
+def silent(device: torch.device) -> str:
+    """Return the sentence for a device whose allocator cannot be read."""
+    return f"the allocator of {device} does not say how many bytes it handed out"
 
-    From 2.15 on it is made anew for each (32 MiB on Hopper), and the peak of a small step would be that of a product.
+
+def keep_workspaces() -> None:
+    """Make torch keep the workspace of products on CUDA, unless the user chose otherwise. Call it before any product.
+
+    From torch 2.15 on each product allocates a workspace of its own (32 MiB on Hopper), and the peak of a small
+    training step would be the peak of one product.
     """
     os.environ.setdefault("TORCH_CUBLAS_WORKSPACE_CACHE", "1")
 
@@ -152,8 +158,8 @@ def in_blocks(size: int, block: int) -> int:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Keep the garbage collector from freeing what others left behind, between two readings."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Stop the garbage collector, which would free other code's tensors between two readings."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -163,20 +169,20 @@ def _undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-def _told(device: torch.device, when: str) -> Given | None:
+def _statistic(device: torch.device, when: str) -> Bytes | None:
     module = torch.get_device_module(device)
-    told = module.memory_stats(device) if hasattr(module, "memory_stats") else {}
+    stats = module.memory_stats(device) if hasattr(module, "memory_stats") else {}
     names = (f"requested_bytes.all.{when}", f"allocated_bytes.all.{when}")
-    return Given(*(int(told[name]) for name in names)) if all(name in told for name in names) else None
+    return Bytes(*(int(stats[name]) for name in names)) if all(name in stats for name in names) else None
 
 
-def _statistics(device: torch.device) -> tuple[Given, Given]:
-    """Return what is given out now, and the most that was since the peak was reset."""
-    now, peak = statistics(device), _told(device, "peak")
+def _statistics(device: torch.device) -> tuple[Bytes, Bytes]:
+    """Return the bytes alive now, and the largest number since the peak was reset."""
+    now, peak = statistics(device), _statistic(device, "peak")
     if now is None or peak is None:
-        raise RuntimeError(f"the allocator of {device} does not tell what it gave out")
+        raise RuntimeError(silent(device))
     return now, peak
 
 
-def _beyond(start: Given, end: Given) -> Given:
-    return Given(end.requested - start.requested, end.allocated - start.allocated)
+def _difference(start: Bytes, end: Bytes) -> Bytes:
+    return Bytes(end.requested - start.requested, end.allocated - start.allocated)

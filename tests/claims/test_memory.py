@@ -56,25 +56,25 @@ def step_of_the_peak(evidence, impl, optimizer, networks, device=steps.CPU):
     What a step holds besides its four counts is up to who writes it. Others are tried where the first does not fit.
     """
     predicted = [impl.memory.peak_bytes(*sizes, optimizer) for sizes in networks]
-    for told in predicted:
-        evidence.equal("int" if isinstance(told, int) else type(told).__name__, "int", unit="as the type")
+    for count in predicted:
+        evidence.equal("int" if isinstance(count, int) else type(count).__name__, "int", unit="as the type")
     nearest = None
     for recipe in steps.recipes(optimizer):
         measured = [steps.measure(steps.network(*sizes), optimizer, device, recipe) for sizes in networks]
         peaks = [step.peak.requested for step in measured]
         allowed = [bounds.peak(peak, sizes[2]) for peak, sizes in zip(peaks, networks, strict=True)]
-        off = [abs(peak - told) / most for peak, told, most in zip(peaks, predicted, allowed, strict=True)]
+        off = [abs(peak - count) / most for peak, count, most in zip(peaks, predicted, allowed, strict=True)]
         if nearest is None or max(off) < nearest[0]:
             nearest = max(off), recipe, measured, peaks, allowed
         if max(off) <= 1:
             break
     _, recipe, measured, peaks, allowed = nearest
-    for sizes, step, peak, told, most in zip(networks, measured, peaks, predicted, allowed, strict=True):
+    for sizes, step, peak, count, most in zip(networks, measured, peaks, predicted, allowed, strict=True):
         inputs = dict(zip(("points", "width", "layers"), sizes, strict=True)) | {"optimizer": optimizer}
         inputs |= {"measured_by": "the allocator", "predicted_by": "peak_bytes", "nearest_step": str(recipe)}
         if device.type == "cpu":
             inputs["peaks_in"] = max(step.live, key=lambda phase: max(step.live[phase]))
-        evidence.close(peak, told, tolerance=most, unit="bytes requested at the peak", **inputs)
+        evidence.close(peak, count, tolerance=most, unit="bytes requested at the peak", **inputs)
     return list(zip(measured, predicted, strict=True))
 
 
@@ -82,12 +82,12 @@ def step_of_the_peak(evidence, impl, optimizer, networks, device=steps.CPU):
 @given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
 def test_the_weights_are_as_many(impl, evidence, points, width, layers, optimizer):
     """The weights of L layers and a head take 4·(D²·L + D) bytes, whatever the batch and the optimizer."""
-    with steps.grown(steps.CPU) as told:
+    with steps.growth_of(steps.CPU) as growth:
         x, weights = steps.network(points, width, layers).in_torch()
         del x
-    evidence.equal(told[0], 4 * parameters_of(width, layers), unit="bytes of weights")
+    evidence.equal(growth[0], 4 * parameters_of(width, layers), unit="bytes of weights")
     counted = impl.memory.training_budget(points, width, layers, optimizer).parameters
-    is_exactly(evidence, counted, told[0] // 4, "parameters")
+    is_exactly(evidence, counted, growth[0] // 4, "parameters")
     del weights
 
 
@@ -136,11 +136,11 @@ def test_a_nonlinearity_saves_more(evidence, points, width, layers):
 def test_backward_leaves_one_gradient_per_parameter(impl, evidence, points, width, layers, optimizer):
     """When prediction and loss are gone, a backward pass has left exactly one value per parameter."""
     x, y, weights = network(points, width, layers)
-    with steps.grown(steps.CPU) as told:
+    with steps.growth_of(steps.CPU) as growth:
         steps.forward(x, y, weights)[1].backward()
-    evidence.equal(told[0], 4 * parameters_of(width, layers), unit="bytes of gradients")
+    evidence.equal(growth[0], 4 * parameters_of(width, layers), unit="bytes of gradients")
     counted = impl.memory.training_budget(points, width, layers, optimizer).gradients
-    is_exactly(evidence, counted, told[0] // 4, "gradients")
+    is_exactly(evidence, counted, growth[0] // 4, "gradients")
 
 
 @verifies(memory.GRADIENTS)
@@ -156,14 +156,14 @@ def test_optimizers_keep_as_many_states(impl, evidence, points, width, layers, o
     _, _, weights = network(points, width, layers)
     for weight in weights:
         weight.grad = torch.ones_like(weight)
-    with steps.grown(steps.CPU) as told:
-        stepping = steps.OURS.optimizer(optimizer, weights)
+    with steps.growth_of(steps.CPU) as growth:
+        stepping = steps.REFERENCE_RECIPE.optimizer(optimizer, weights)
         stepping.step()
     counters = COUNTERS[optimizer] * (layers + 1)
     predicted = STATES[optimizer] * parameters_of(width, layers)
-    evidence.equal(told[0], 4 * (predicted + counters), unit="bytes of states", counters=counters)
+    evidence.equal(growth[0], 4 * (predicted + counters), unit="bytes of states", counters=counters)
     counted = impl.memory.training_budget(points, width, layers, optimizer).optimizer_states
-    is_exactly(evidence, counted, told[0] // 4 - counters, "optimizer states")
+    is_exactly(evidence, counted, growth[0] // 4 - counters, "optimizer states")
     del stepping
 
 
@@ -276,13 +276,11 @@ def test_a_step_leaves_no_more_than_its_states(evidence):
 @verifies(memory.TOTAL)
 def test_the_peak_on_an_accelerator(impl, evidence, accelerator):
     """The bytes requested of its allocator peak as on the CPU, and what it gives is more by less than a block each."""
-    block = allocator.block(accelerator) or pytest.skip(
-        f"the allocator of {accelerator} does not tell what it gave out"
-    )
+    block = allocator.block(accelerator) or pytest.skip(allocator.silent(accelerator))
     networks = ((64, 64, 4), (200, 96, 2), (1, 256, 1), (30, 128, 3))
     for optimizer in STATES:
-        steps_told = step_of_the_peak(evidence, impl, optimizer, networks, accelerator)
-        for (points, width, layers), (step, predicted) in zip(networks, steps_told, strict=True):
+        measured_steps = step_of_the_peak(evidence, impl, optimizer, networks, accelerator)
+        for (points, width, layers), (step, predicted) in zip(networks, measured_steps, strict=True):
             sizes = {"points": points, "width": width, "layers": layers, "optimizer": optimizer}
             tolerance = bounds.peak(step.peak.requested, layers) + bounds.spare(block, layers)
             evidence.close(step.peak.allocated, predicted, tolerance=tolerance, unit="bytes allocated", **sizes)

@@ -16,7 +16,7 @@ from spec import bounds
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import optimizer
-from spec.instruments.allocator import Meter, tells
+from spec.instruments import allocator
 from spec.updates import Followed, exactly
 
 NAMES = ("SGD", "AdaGrad")
@@ -62,8 +62,8 @@ class Draw:
 
 
 def metered(device):
-    """Return a meter of what a device's allocator gives out; skip the test where it does not tell."""
-    return Meter(device) if tells(device) else pytest.skip(f"the allocator of {device} does not tell what it gave out")
+    """Return a meter of the device's allocator; skip the test where the allocator cannot be read."""
+    return allocator.MemoryMeter(device) if allocator.can_be_read(device) else pytest.skip(allocator.silent(device))
 
 
 def dtypes_of(device):

@@ -21,9 +21,9 @@ def test_what_autograd_saves_is_what_stays_alive(sizes):
     x, weights = steps.network(*sizes).in_torch()
     y = torch.zeros(points)
     saved = steps.saved_for_backward(lambda: steps.forward(x, y, weights), x, y, *weights)
-    with steps.grown(steps.CPU) as told:
+    with steps.growth_of(steps.CPU) as growth:
         kept = steps.forward(x, y, weights)
-    assert told[0] == saved + 4 * points  # a loss is cut from a tensor of the prediction's size
+    assert growth[0] == saved + 4 * points  # a loss is cut from a tensor of the prediction's size
     del kept
 
 
@@ -47,9 +47,9 @@ def test_a_step_is_measured_phase_by_phase():
 
 def test_a_run_leaves_no_workspace_on_the_cpu():
     """What an accelerator's libraries keep is the baseline there; the CPU's keep nothing, as the meter finds."""
-    with steps.grown(steps.CPU) as told:
+    with steps.growth_of(steps.CPU) as growth:
         steps.train(steps.network(64, 64, 2), "adam", steps.CPU, lambda phase: None)
-    assert told == [0]
+    assert growth == [0]
 
 
 def test_the_claim_about_accelerators_can_be_run(monkeypatch):

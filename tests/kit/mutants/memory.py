@@ -13,7 +13,7 @@ from tests.kit.overlay import mutant, twin
 
 training_budget, peak_bytes, Budget = right.training_budget, right.peak_bytes, right.MemoryBudget
 in_torch, forward, adagrad = networks.Layers.in_torch, steps.forward, torch.optim.Adagrad.step
-read = steps.Meter.read
+read = steps.MemoryMeter.read
 BUDGET, PEAK = "impl.memory.training_budget", "impl.memory.peak_bytes"
 
 
@@ -265,7 +265,7 @@ def accepts_any_optimizer(batch_size, dim, num_layers, optimizer="adagrad"):
 # ---- the platform ----
 
 
-@mutant("spec.steps.Meter.read", caught_by=(memory.PARAMETERS, memory.GRADIENTS))
+@mutant("spec.steps.MemoryMeter.read", caught_by=(memory.PARAMETERS, memory.GRADIENTS))
 def meters_in_blocks(self):
     """Rounds what is alive up to whole blocks of 512 bytes."""
     told = read(self)

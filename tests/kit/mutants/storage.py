@@ -96,14 +96,14 @@ def copies_what_it_expands(self, *sizes):
 def reads_what_is_reserved(device):
     """Takes what the allocator holds in reserve for what it gave out."""
     told = torch.get_device_module(device).memory_stats(device)
-    return told and allocator.Given(told["requested_bytes.all.current"], told["reserved_bytes.all.current"])
+    return told and allocator.Bytes(told["requested_bytes.all.current"], told["reserved_bytes.all.current"])
 
 
 @mutant("spec.instruments.allocator.statistics", caught_by=storage.ALLOCATOR)
 def reads_what_is_requested_twice(device):
     """Takes the bytes asked for for those given out."""
     told = statistics(device)
-    return told and allocator.Given(told.requested, told.requested)
+    return told and allocator.Bytes(told.requested, told.requested)
 
 
 @mutant("torch.empty", caught_by=storage.ALLOCATOR)
