@@ -580,10 +580,10 @@ FALLS = 4.0
 
 
 # ---- data ----
-def mapped(touched: int, places: int, around: int) -> int:
-    """Bound the bytes that the kernel maps for `touched` bytes each at so many `places` of a file.
+def mapped(touched: int, ranges: int, page: int) -> int:
+    """Bound the bytes that the kernel maps when a program touches so many `ranges` of a file, of `touched` bytes each.
 
-    A touch maps at most the aligned `around` bytes that it lies in, and a range of n bytes meets at most
-    ⌊(n − 1)/around⌋ + 2 of those.
+    Touching a byte maps at most the aligned `page` bytes around it, and a range of n bytes meets at most
+    ⌊(n − 1)/page⌋ + 2 of those.
     """
-    return places * ((touched - 1) // around + 2) * around
+    return ranges * ((touched - 1) // page + 2) * page

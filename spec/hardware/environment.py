@@ -1,4 +1,4 @@
-"""The receipt: versions, devices and settings that a verdict depends on; no host, user or serial number."""
+"""The receipt of a run: the versions, devices and settings that a verdict depends on; no host, user or serial number."""
 
 import datetime
 import os
@@ -47,7 +47,7 @@ def receipt(implementation: str, profile: str, seed: str, chosen: list[torch.dev
 
 
 def libraries() -> dict[str, str]:
-    """Return the versions of what torch multiplies with, and the vector instructions it uses on this CPU."""
+    """Return the versions of the libraries that torch multiplies with, and the CPU's vector instructions it uses."""
     config = torch.__config__.show()
     found = {name: match[1] for name, pattern in BUILT_WITH.items() if (match := re.search(pattern, config))}
     found["vector instructions"] = torch.backends.cpu.get_cpu_capability()
@@ -56,7 +56,7 @@ def libraries() -> dict[str, str]:
 
 
 def header(receipt: dict[str, Any]) -> list[str]:
-    """Return the lines that open a run: what is checked, on what, in which settings."""
+    """Return the lines that open a run: the implementation, the devices and the settings."""
     names = ", ".join(f"{device} ({name})" for device, name in receipt["devices"].items())
     shown = ("default dtype", "float32 matmul precision", "deterministic")
     settings = ", ".join(f"{name} {receipt['settings'][name]}" for name in shown)
@@ -71,7 +71,7 @@ def _cudnn() -> str | None:
     cudnn: Any = torch.backends.cudnn
     try:
         number = cudnn.version() if torch.accelerator.is_available() else None
-    except RuntimeError:  # another cuDNN than torch was built with
+    except RuntimeError:  # The installed cuDNN is another one than torch was built with.
         return None
     return str(number) if number else None
 

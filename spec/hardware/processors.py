@@ -14,23 +14,24 @@ import torch
 
 CPUINFO = Path("/proc/cpuinfo")
 CPUS = Path("/sys/devices/system/cpu")
-# x86-64: rcx, eax = the argument; then, until rcx is 0, eight times eax = eax · eax, each of which waits for the last.
+# x86-64 machine code: rcx and eax get the argument; then, until rcx is 0, eax = eax · eax is computed eight times.
+# Each product waits for the one before it.
 CHAIN = bytes.fromhex("4889f9 89f8" + "0fafc0" * 8 + "48ffc9 75e3 c3")
-CYCLES = 8 * 3  # per turn: a 32-bit product takes 3 cycles on every x86 since Nehalem and Zen (uops.info)
+CYCLES = 8 * 3  # One turn has 8 products of 3 cycles each, on every x86 since Nehalem and Zen (uops.info).
 TURNS = 20_000
 
 
 class Vector(NamedTuple):
-    """The vector units of one core: how many fused multiply-adds of float32 they start per cycle, and on what terms."""
+    """The vector units of one core: the float32 fused multiply-adds that they start per cycle, and their description."""
 
     lanes: int
     units: str
 
 
 def peak(column: str) -> tuple[float | None, str]:
-    """Return the FLOP/s that torch's threads can reach at best, and how that is computed, or None and why not."""
+    """Return the highest FLOP/s of torch's threads and how it is computed; None and the reason where it is unknown."""
     if column not in ("float32", "float64", "bfloat16"):
-        return None, f"how a CPU multiplies {column} is not known here"
+        return None, f"the speed of a CPU in {column} is not known here"
     processors = cpuinfo()
     vector = vectors(processors[0]) if processors else None
     if vector is None:
@@ -59,11 +60,11 @@ def operations_per_cycle(column: str, vector: Vector, flags: list[str]) -> int |
 
 
 def vectors(processor: dict[str, str]) -> Vector | None:
-    """Return a core's vector units by maker, family and model, which say what its flags do not; None if unknown.
+    """Return a core's vector units by maker, family and model, as its flags do not say them; None if unknown.
 
     AMD: Zen and Zen+ split 256-bit operations, Zen 4 splits 512-bit ones, Zen 5 has two full 512-bit units (AMD's
-    software optimization guides for families 17h, 19h and 1Ah). Intel: two units of its widest vectors, as in all
-    Xeon Gold and Platinum; parts with only one 512-bit unit are promised too much.
+    software optimization guides for families 17h, 19h and 1Ah). Intel: two units of the widest vectors are assumed, as
+    all Xeon Gold and Platinum have them; the peak of a part with a single 512-bit unit is given too high.
     """
     flags = processor.get("flags", "").split()
     maker, family = processor.get("vendor_id"), int(processor.get("cpu family", "0"))
@@ -81,7 +82,7 @@ def vectors(processor: dict[str, str]) -> Vector | None:
 
 
 def cores_of(processors: list[dict[str, str]]) -> int:
-    """Return on how many physical cores this process may run; two hardware threads of a core share its units."""
+    """Return how many physical cores this process may use. Two hardware threads of a core share its vector units."""
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     cores = {
         (p.get("physical id", ""), p.get("core id", p["processor"]))
@@ -93,7 +94,7 @@ def cores_of(processors: list[dict[str, str]]) -> int:
 
 @functools.cache
 def cpuinfo() -> list[dict[str, str]]:
-    """Return what Linux tells of each processor; nothing on other systems."""
+    """Return the fields of /proc/cpuinfo for each processor; an empty list on systems other than Linux."""
     try:
         blocks = CPUINFO.read_text(encoding="utf-8").strip().split("\n\n")
     except OSError:
@@ -105,15 +106,16 @@ def cpuinfo() -> list[dict[str, str]]:
 
 @functools.cache
 def clock_rate() -> float | None:
-    """Return the highest clock in Hz: what the kernel names as the maximum, or what is measured if that is more.
+    """Return the highest clock in Hz: the kernel's maximum, or the measured clock if that is higher.
 
-    A virtual machine names none, and the figure in /proc/cpuinfo is then the nominal one, which cores exceed.
+    The kernel of a virtual machine gives no maximum. The figure in /proc/cpuinfo is no help either: it is the nominal
+    clock, which cores exceed.
     """
-    known = [rate for rate in (_named_rate(), measured_rate()) if rate]
-    return max(known, default=None)
+    rates = [rate for rate in (_kernels_maximum(), measured_rate()) if rate]
+    return max(rates, default=None)
 
 
-def _named_rate() -> float | None:
+def _kernels_maximum() -> float | None:
     try:
         rates = [int(path.read_text()) for path in CPUS.glob("cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
     except (OSError, ValueError):
@@ -122,18 +124,18 @@ def _named_rate() -> float | None:
 
 
 def measured_rate() -> float | None:
-    """Return the clock in Hz by a chain of products whose length in cycles is known; None where that cannot run."""
+    """Measure the clock in Hz with a chain of products that takes a known number of cycles; None where it cannot run."""
     if platform.machine() not in ("x86_64", "AMD64") or platform.system() != "Linux":
         return None
     try:
         page = mmap.mmap(-1, len(CHAIN), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    except OSError:  # a system that lets no program write its own code
+    except OSError:  # Some systems let no program write its own code.
         return None
     page.write(CHAIN)
     chain: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(
         ctypes.addressof(ctypes.c_char.from_buffer(page))
     )
-    best = min(_seconds(lambda: chain(TURNS)) for _ in range(40))  # whatever else runs can only slow it down
+    best = min(_seconds(lambda: chain(TURNS)) for _ in range(40))  # Other programs can only slow a run down.
     return TURNS * CYCLES / best
 
 

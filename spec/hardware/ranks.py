@@ -1,4 +1,4 @@
-"""Which of several processes this one is, when a launcher such as torchrun starts one for each accelerator."""
+"""The rank of this process, when a launcher such as torchrun starts one process for each accelerator."""
 
 import os
 from collections.abc import Sequence
@@ -6,36 +6,39 @@ from dataclasses import dataclass
 
 import torch
 
-NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")  # by torch.distributed's convention
+NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")  # torch.distributed's launchers set these environment variables.
 
 
 @dataclass(frozen=True)
 class Rank:
-    """This process among all that were started, and among those of this machine."""
+    """This process's number among all processes and among those of this machine, and how many there are of each.
+
+    `local_world` is 0 where the launcher does not say how many processes run on this machine.
+    """
 
     index: int
     local: int
     world: int
-    beside: int  # how many run on this machine, 0 where the launcher does not say
+    local_world: int
 
 
 def rank() -> Rank | None:
     """Return this process's rank; None where no launcher started it."""
-    told = [os.environ.get(name, "") for name in NAMES]
-    if not all(text.isdecimal() for text in told):
+    numbers = [os.environ.get(name, "") for name in NAMES]
+    if not all(number.isdecimal() for number in numbers):
         return None
-    beside = os.environ.get("LOCAL_WORLD_SIZE", "")
-    index, local, world = map(int, told)
-    return Rank(index, local, world, int(beside) if beside.isdecimal() else 0)
+    local_world = os.environ.get("LOCAL_WORLD_SIZE", "")
+    index, local, world = map(int, numbers)
+    return Rank(index, local, world, int(local_world) if local_world.isdecimal() else 0)
 
 
 def own(rank: Rank, present: Sequence[torch.device]) -> torch.device | str | None:
-    """Return the accelerator of this rank; None where there is none at all, or a line that says what is wrong."""
+    """Return the accelerator of this rank, None where the machine has none, or a line that says what is wrong."""
     if not present:
         return None
     if rank.local < len(present):
         return present[rank.local]
-    if len(present) == 1 and not rank.beside:  # a launcher that shows each process only its own
+    if len(present) == 1 and not rank.local_world:  # Some launchers show each process only its own accelerator.
         return present[0]
     count = len(present)
     return f"rank {rank.index} has no accelerator of its own: torch sees {count}; use torchrun --nproc-per-node={count}"

@@ -1,6 +1,7 @@
-"""Optimizers without torch's compiler: they import it when first used, which takes as long as torch itself.
+"""Optimizers without torch's compiler.
 
-No claim is about compiled code, and what an optimizer asks of the compiler means nothing outside it.
+torch's optimizers import the compiler when they are first used, which takes as long as importing torch itself. No claim
+is about compiled code, and an optimizer's two calls into the compiler do nothing outside compiled code.
 """
 
 import importlib
@@ -14,19 +15,20 @@ COMPILER = "torch._dynamo"
 
 
 class _StandIn(ModuleType):
-    """Does what an optimizer asks of the compiler outside compiled code, and makes way as soon as more is wanted."""
+    """Stands in for the compiler in an optimizer's calls, and imports the real one as soon as anything else is used."""
 
     @staticmethod
     def graph_break(*_: object, **__: object) -> None:
-        """Do nothing: there is no graph."""
+        """Do nothing, since nothing is being compiled."""
 
     @staticmethod
     def disable(fn: Any, *_: object, **__: object) -> Any:
-        """Return the function as it is: nothing compiles it."""
+        """Return the function unchanged, since nothing would compile it."""
         return fn
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__path__":  # whoever looks through all modules wants no compiler
+        # Code that looks through all modules, such as inspect, asks for dunder names. It needs no compiler.
+        if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
         if sys.modules.get(COMPILER) is self:
             del sys.modules[COMPILER]
@@ -35,7 +37,7 @@ class _StandIn(ModuleType):
 
 
 def without_compiler() -> None:
-    """Spare this process the compiler until something needs more of it than an optimizer does."""
+    """Keep torch's compiler from being imported until something needs more of it than an optimizer does."""
     if COMPILER not in sys.modules:
         sys.modules[COMPILER] = stand_in = _StandIn(COMPILER)
         vars(torch)["_dynamo"] = stand_in

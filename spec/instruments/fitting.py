@@ -1,4 +1,4 @@
-"""Sizes that fit: the free memory, the time there is, and, where memory runs out all the same, half of it."""
+"""Sizes that fit the free memory and the time allowed; where memory runs out all the same, half the size is tried."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,12 +8,13 @@ import torch
 from spec.hardware import devices
 
 Made = TypeVar("Made")
-SHARE = 0.5  # of the free memory: a product's workspace and the other tensors of a test need some
+# A test plans with half of the free memory: a product's workspace and the test's other tensors need some, too.
+SHARE = 0.5
 
 
 def fitting(make: Callable[[int], Made], size: int, *, least: int = 1) -> tuple[Made, int, str]:
-    """Return make(size), the size and an empty string; where memory runs out, half the size and a line that says so."""
-    asked = size
+    """Return make(size), the size and an empty note. Where memory runs out, halve the size and say so in the note."""
+    wanted = size
     while True:
         try:
             made = make(size)
@@ -22,11 +23,11 @@ def fitting(make: Callable[[int], Made], size: int, *, least: int = 1) -> tuple[
                 raise
             size //= 2
         else:
-            return made, size, "" if size == asked else f"out of memory at {2 * size}: measured at {size}"
+            return made, size, "" if size == wanted else f"out of memory at {2 * size}: measured at {size}"
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out: an accelerator's has its own class, a CPU's only a message."""
+    """Return whether an error says that memory ran out. On the CPU only its message says so."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
@@ -41,7 +42,7 @@ def affordable(
 ) -> int:
     """Return the size, halved until its bytes fit half of the free memory and one run takes at most `budget` seconds.
 
-    The bytes are asked of no device: a size that still does not fit is what `fitting` is for.
+    Nothing is allocated here. `fitting` deals with a size that turns out not to fit.
     """
     free = devices.free_bytes(device)
     while size // 2 >= least and ((free is not None and bytes_of(size) > SHARE * free) or seconds_of(size) > budget):

@@ -1,4 +1,4 @@
-"""Matrix products under control: each is counted, and takes as long as it is told to."""
+"""Matrix products under control: each one is counted, and made to take longer by a chosen time."""
 
 import statistics
 import time
@@ -16,27 +16,28 @@ PRODUCTS = {
 
 
 class Pace(TorchFunctionMode):
-    """Counts the matrix products that this thread asks torch for, by whichever of its functions, and slows them down.
+    """Counts this thread's matrix products, whichever function of torch computes them, and slows them down.
 
-    The i-th takes seconds[i] more than it does anyway, and after the last it begins again.
+    Product number i sleeps for seconds[i % len(seconds)]. `results` holds each product's number of values and dtype,
+    `taken` the seconds that it took in all.
     """
 
     def __init__(self, seconds: Sequence[float]) -> None:
         super().__init__()
         self.seconds = seconds
-        self.results: list[tuple[int, torch.dtype]] = []  # of the products so far: how many values, of which dtype
-        self.taken: list[float] = []  # the seconds of each, which a sleep may exceed
+        self.results: list[tuple[int, torch.dtype]] = []
+        self.taken: list[float] = []
 
     @property
     def products(self) -> int:
         return len(self.results)
 
     def count(self, values: int, dtype: torch.dtype) -> int:
-        """Return how many of the products had so many values of that dtype."""
+        """Return how many products had a result of this many values in this dtype."""
         return self.results.count((values, dtype))
 
     def slowest(self, number: int) -> float:
-        """Return the mean seconds of so many products, those that took longest."""
+        """Return the mean seconds of the `number` slowest products."""
         return statistics.fmean(sorted(self.taken)[-number:] or [0.0])
 
     def __torch_function__(
@@ -44,7 +45,8 @@ class Pace(TorchFunctionMode):
     ) -> Any:
         start = time.perf_counter()
         result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "").split(".")[0] in PRODUCTS:  # an operator's overload is called mm.default
+        # The overload of an operator is called mm.default: the part before the dot names the operator.
+        if getattr(func, "__name__", "").split(".")[0] in PRODUCTS:
             delay = self.seconds[self.products % len(self.seconds)]
             self.results.append((result.numel(), result.dtype))
             if delay:

@@ -1,4 +1,4 @@
-"""Which pages of a mapped file are in memory, by the kernel's own account of this process."""
+"""The pages of a mapped file that are in memory, from the kernel's page map of this process."""
 
 import mmap
 from collections.abc import Iterator
@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-PAGEMAP = Path("/proc/self/pagemap")  # a 64-bit word per page: https://docs.kernel.org/admin-guide/mm/pagemap.html
+# The page map has a 64-bit word for each page: https://docs.kernel.org/admin-guide/mm/pagemap.html
+PAGEMAP = Path("/proc/self/pagemap")
 STATUS = Path("/proc/self/status")
 PRESENT = np.uint64(1 << 63)
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
-USUAL = 2**21  # bytes of a huge page where pages have 4096
+USUAL_HUGE_PAGE = 2**21  # A huge page has this many bytes where a page has 4096.
 
 
-def told() -> bool:
-    """Return whether the kernel tells which pages are in memory."""
+def can_be_read() -> bool:
+    """Return whether this process may read its page map."""
     try:
         with PAGEMAP.open("rb") as words:
             return len(words.read(8)) == 8
@@ -32,17 +33,17 @@ def resident(array: np.ndarray[Any, Any]) -> int:
     return int(np.count_nonzero(words & PRESENT)) * page
 
 
-def around() -> int:
-    """Return how many bytes, aligned to as many, the kernel maps at most for one touch: those of a huge page."""
+def largest_page() -> int:
+    """Return the largest number of bytes that the kernel maps, aligned to that number, when one byte is touched."""
     try:
         return int(HUGE.read_text())
     except (OSError, ValueError):
-        return USUAL
+        return USUAL_HUGE_PAGE
 
 
 @contextmanager
 def little_memory(limit: int) -> Iterator[None]:
-    """Refuse this process more than `limit` further bytes of its own, which mapped files are not, where Linux can."""
+    """Where Linux can, let this process allocate no more than `limit` further bytes. Mapped files do not count."""
     try:
         import resource
 

@@ -1,4 +1,4 @@
-"""Counts the scalar operations of a real computation: numbers that keep a tally of what is done to them."""
+"""Counts the scalar operations of a real computation, with numbers that count the arithmetic they take part in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass
 class Operations:
-    """How often numbers were added (or subtracted), multiplied and divided, and what came of it."""
+    """How often numbers were added (or subtracted), multiplied and divided, and the result."""
 
     additions: int = 0
     multiplications: int = 0
@@ -23,7 +23,7 @@ class Operations:
 
 
 class Counted:
-    """A number that counts the arithmetic it takes part in, whether with its like or with a plain number."""
+    """A number that counts the arithmetic it takes part in, with another Counted or with a plain number."""
 
     __slots__ = ("operations", "value")
 
@@ -59,7 +59,8 @@ class Counted:
         self.operations.divisions += 1
         return Counted(_value(other) / self.value, self.operations)
 
-    def __neg__(self) -> "Counted":  # a flipped sign bit: no addition
+    def __neg__(self) -> "Counted":
+        """Flip the sign, which is no addition: only a bit changes."""
         return Counted(-self.value, self.operations)
 
 

@@ -223,22 +223,22 @@ def test_a_file_read_in_another_way_is_not_what_was_written(evidence, folder):
 @verifies(data.LAZY)
 def test_only_what_is_touched_is_loaded(impl, evidence, folder):
     """Opening a large file maps none of it, and a slice or a batch little more than itself."""
-    if not pages.told():
-        pytest.skip("this kernel does not tell which pages of a mapped file are in memory")
-    around = pages.around()
-    size = 64 * around
+    if not pages.can_be_read():
+        pytest.skip("this kernel does not let this process read its page map")
+    page = pages.largest_page()
+    size = 64 * page
     raw, recorded = sparse(folder / "large", size), folder / "large.npy"
     np.lib.format.open_memmap(recorded, "w+", np.uint16, (size // 2,))
     for path in (raw, recorded):
         tokens = impl.data.open_tokens(path, np.uint16)
         evidence.equal(pages.resident(tokens), 0, unit="bytes mapped by opening", file=path.name)
         int(tokens[size // 4 : size // 4 + 2048].sum())
-        limit = bounds.mapped(4096, 1, around)
+        limit = bounds.mapped(4096, 1, page)
         evidence.at_most(pages.resident(tokens), limit, unit="bytes mapped for a slice", file=path.name)
         evidence.at_least(pages.resident(tokens), 4096, unit="bytes mapped for the slice", file=path.name)
         tokens = impl.data.open_tokens(path, np.uint16)
         impl.data.sample_batch(tokens, 3, 100, generator=torch.Generator().manual_seed(0))
-        limit = bounds.mapped(200, 3, around)
+        limit = bounds.mapped(200, 3, page)
         evidence.at_most(pages.resident(tokens), limit, unit="bytes mapped for a batch", file=path.name)
 
 
@@ -297,8 +297,8 @@ def test_no_window_of_many_is_left_out(impl, evidence):
 @verifies(data.BATCHES)
 def test_windows_beyond_4_gibibytes_are_drawn(impl, evidence, folder):
     """Of 6 GiB of tokens those of the second third and of the last one are drawn, by the kernel's account."""
-    if not pages.told():
-        pytest.skip("this kernel does not tell which pages of a mapped file are in memory")
+    if not pages.can_be_read():
+        pytest.skip("this kernel does not let this process read its page map")
     tokens = np.memmap(sparse(folder / "longer", 3 * 2**31), np.uint8, mode="r")
     tokens.base.madvise(mmap.MADV_RANDOM)  # no reading ahead, which is slow here
     with pages.little_memory(MUCH):

@@ -136,7 +136,7 @@ def overflows(impl, evidence, name):
     below, above = math.nextafter(edge, 0), math.nextafter(edge, math.inf)
     for number in (below, edge, above, 2 * edge, 1e300, math.inf):
         fits = number < edge or (number == edge and layout.largest % 2 == 0)
-        allowed = (layout.largest,) if fits else layout.beyond
+        allowed = (layout.largest,) if fits else layout.overflows
         for signed, sign in ((number, 0), (-number, layout.sign)):
             found = text(impl.floats.encode(signed, format))
             one_of(evidence, found, {text(pattern ^ sign) for pattern in allowed}, format=name, given=signed)
@@ -339,7 +339,7 @@ def test_only_one_fp8_format_has_infinity(evidence, device, name, largest, infin
     evidence.equal(torch.finfo(dtype).max, largest, unit="as the largest value")
     for number, found in zip(LARGE, cast(LARGE, dtype, device).tolist(), strict=True):
         nearest = int(bits.nearest(float64(abs(number)), dtype))
-        patterns = (nearest,) if nearest <= LAYOUTS[name].largest else LAYOUTS[name].beyond
+        patterns = (nearest,) if nearest <= LAYOUTS[name].largest else LAYOUTS[name].overflows
         allowed = {str(math.copysign(1, number) * bits.number(pattern, dtype)) for pattern in patterns}
         one_of(evidence, str(found), allowed, given=number)
 

@@ -10,7 +10,9 @@ import pytest
 from spec import bounds
 from spec.instruments import pages
 
-pytestmark = pytest.mark.skipif(not pages.told(), reason="this kernel does not tell which pages are in memory")
+pytestmark = pytest.mark.skipif(
+    not pages.can_be_read(), reason="this kernel does not let this process read its page map"
+)
 SMAPS = Path("/proc/self/smaps")
 
 
@@ -30,7 +32,7 @@ def test_it_agrees_with_smaps(tmp_path, touched):
     for place in touched:
         int(array[place])
     assert pages.resident(array) == rss(path)
-    limit = bounds.mapped(1, len(touched), pages.around())
+    limit = bounds.mapped(1, len(touched), pages.largest_page())
     assert min(len(touched), 1) * mmap.PAGESIZE <= pages.resident(array) + (not touched) <= limit + (not touched)
 
 
@@ -51,9 +53,9 @@ def test_a_part_of_an_array_is_its_own_pages(tmp_path):
 def test_without_the_page_map_it_says_so(monkeypatch):
     """Elsewhere than on Linux nothing is guessed."""
     monkeypatch.setattr(pages, "PAGEMAP", Path("/nowhere"))
-    assert not pages.told()
+    assert not pages.can_be_read()
     monkeypatch.setattr(pages, "HUGE", Path("/nowhere"))
-    assert pages.around() == 2**21
+    assert pages.largest_page() == 2**21
 
 
 def test_memory_is_refused_beyond_the_limit():

@@ -31,9 +31,9 @@ def project(project, monkeypatch):
     return project
 
 
-def launch(monkeypatch, index, world, beside=None):
+def launch(monkeypatch, index, world, local_world=None):
     """Pretend that torchrun started this process."""
-    variables = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": beside or world}
+    variables = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": local_world or world}
     for name, value in variables.items():
         monkeypatch.setenv(name, str(value))
 
@@ -70,14 +70,14 @@ def test_more_ranks_than_accelerators_is_refused(project, monkeypatch):
 
 def test_a_rank_may_see_only_its_own_accelerator(monkeypatch):
     """Some launchers show each process one accelerator; torchrun, which tells how many run here, does not."""
-    assert ranks.own(ranks.Rank(3, 3, 4, beside=0), TWO[:1]) == TWO[0]
-    assert "torch sees 1" in ranks.own(ranks.Rank(3, 3, 4, beside=4), TWO[:1])
-    assert ranks.own(ranks.Rank(3, 3, 4, beside=4), []) is None
+    assert ranks.own(ranks.Rank(3, 3, 4, local_world=0), TWO[:1]) == TWO[0]
+    assert "torch sees 1" in ranks.own(ranks.Rank(3, 3, 4, local_world=4), TWO[:1])
+    assert ranks.own(ranks.Rank(3, 3, 4, local_world=4), []) is None
 
 
 def test_on_a_second_machine_the_local_rank_counts():
     """Rank 3 of 4 has the second accelerator of the second machine."""
-    assert ranks.own(ranks.Rank(3, 1, 4, beside=2), TWO) == TWO[1]
+    assert ranks.own(ranks.Rank(3, 1, 4, local_world=2), TWO) == TWO[1]
 
 
 @pytest.mark.parametrize("missing", ranks.NAMES)
