@@ -1,4 +1,4 @@
-"""SGD on a linear model with standard normal inputs: its law, exactly; many runs at once; and one run, step by step."""
+"""SGD on a linear model with standard normal inputs: its exact law, many runs at once, and one run undone."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Descent(NamedTuple):
-    """A learning rate, the points of a batch, and the dimensions of its inputs and of the weights."""
+    """A setting of SGD: the learning rate, the points of a batch, and the dimensions of its inputs."""
 
     lr: float
     points: int
@@ -31,29 +31,33 @@ class Descent(NamedTuple):
 
     @property
     def limit(self) -> float:
-        """The learning rate beyond which the expected squared error grows: B/(B + D + 1)."""
+        """The largest learning rate at which the expected squared error does not grow: B/(B + D + 1)."""
         return self.points / (self.points + self.dims + 1)
 
-    @cache  # noqa: B019 — of a few settings
+    @cache  # noqa: B019 — a run has few settings
     def moments(self, order: int) -> tuple[Decimal, ...]:
         """Return the expected 0th to `order`-th powers of the ratio of squared errors, to 120 digits.
 
-        With v = w − w* and the batch X, a step makes of v (I − a·XᵀX)·v, with a = 2·lr/B. Turned so that v lies along
-        the first axis, X has a first column g and others that are normal and independent of it. Of v's length ℓ become
-        (1 − a·g·g)·ℓ along v and −a·ℓ·(the others)ᵀ·g across, so that the squared ratio is (1 − a·s)² + a²·s·c,
-        with independent s = g·g of the χ² distribution with B degrees of freedom, and c of that with D − 1. It depends
-        neither on v nor on the steps before: the ratios of a run are independent, and alike.
+        Let v = w − w*, X the batch and a = 2·lr/B. A step turns v into (I − a·XᵀX)·v. Rotate so that v lies along the
+        first axis; then X has a first column g, and the other columns are normal and independent of g. The new v has
+        the component (1 − a·g·g)·|v| along the old one and −a·|v|·(other columns)ᵀ·g across it. So the ratio of the
+        squared lengths is (1 − a·s)² + a²·s·c, where s = g·g has the χ² distribution with B degrees of freedom, c has
+        the one with D − 1, and the two are independent. The ratio depends neither on v nor on earlier steps: the ratios
+        of a run are independent and have the same distribution.
         """
         along, across = chi_square_moments(self.points, 2 * order), chi_square_moments(self.dims - 1, order)
         with localcontext(prec=DIGITS):
             a = Decimal(self.lr) * 2 / self.points
-            s = [(-a) ** n * moment for n, moment in enumerate(along)]  # powers of −a·s
-            c = [(-a) ** n * moment for n, moment in enumerate(across)]  # and of −a·c
+            # Expected powers of −a·s, and of −a·c.
+            s = [(-a) ** n * moment for n, moment in enumerate(along)]
+            c = [(-a) ** n * moment for n, moment in enumerate(across)]
 
-            def squared(n: int, m: int) -> Decimal:  # (1 − a·s)ⁿ·(−a·s)ᵐ
+            def squared(n: int, m: int) -> Decimal:
+                """Return the expected (1 − a·s)ⁿ·(−a·s)ᵐ."""
                 return sum((math.comb(n, k) * s[k + m] for k in range(n + 1)), Decimal(0))
 
-            def power(n: int) -> Decimal:  # ((1 − a·s)² + (−a·s)·(−a·c))ⁿ
+            def power(n: int) -> Decimal:
+                """Return the expected ((1 − a·s)² + (−a·s)·(−a·c))ⁿ."""
                 return sum((math.comb(n, m) * c[m] * squared(2 * (n - m), m) for m in range(n + 1)), Decimal(0))
 
             return tuple(power(n) for n in range(order + 1))
@@ -61,7 +65,7 @@ class Descent(NamedTuple):
     def errors(self, seeds: int, steps: int, seed: int, device: torch.device | str = "cpu") -> Tensor:
         """Return the squared errors, (steps + 1, seeds), of torch's SGD from 0 towards weights 0, 1, …, D − 1.
 
-        Each of the runs has its own weights and batches; the loss is the sum of their mean squared errors.
+        Each run has weights and batches of its own. The loss is the sum of the runs' mean squared errors.
         """
         device = torch.device(device)
         generator = seeded(seed, device)
@@ -80,7 +84,7 @@ class Descent(NamedTuple):
 
 
 def chi_square_moments(degrees: int, order: int) -> list[int]:
-    """Return the expected 0th to `order`-th powers of a χ² number: d·(d + 2)·…·(d + 2n − 2)."""
+    """Return the expected 0th to `order`-th powers of a χ² variable: the n-th is d·(d + 2)·…·(d + 2n − 2)."""
     return list(accumulate(range(order), lambda moment, n: moment * (degrees + 2 * n), initial=1))
 
 
@@ -99,10 +103,10 @@ def loss_and_gradients(x: Array, y: Array, weights: Sequence[Array]) -> tuple[fl
 
 
 def undo(x: Array, y: Array, weights: Sequence[Array], lr: float) -> list[Array]:
-    """Return the weights before a step of SGD on a batch: those w with w − lr·gradient(w) = weights.
+    """Return the weights before a step of SGD on a batch: the w with w − lr·gradient(w) = weights.
 
-    w = weights + lr·gradient(w) is met by iterating, where the learning rate is well below that at which SGD diverges;
-    elsewhere, and for weights that are not numbers, the answer is NaN.
+    Iterating w = weights + lr·gradient(w) converges where the learning rate is well below the one at which SGD
+    diverges. Where it does not converge, and for weights that are NaN, the answer is NaN.
     """
     before = list(weights)
     for _ in range(100):
@@ -118,7 +122,7 @@ def undo(x: Array, y: Array, weights: Sequence[Array], lr: float) -> list[Array]
 def replay(
     batches: Sequence[tuple[Tensor, Tensor]], weights: Sequence[Tensor], lr: float
 ) -> tuple[list[float], list[Array]]:
-    """Return what a run of SGD that ended at `weights` lost at each batch, and the weights it began with."""
+    """Undo a run of SGD that ended at `weights`: return its loss at each batch, and the weights that it began with."""
     now = [weight.detach().cpu().double().numpy() for weight in weights]
     losses = []
     with np.errstate(all="ignore"):

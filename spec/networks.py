@@ -1,4 +1,4 @@
-"""Networks whose work the claims count: in plain torch, and by hand on counted numbers."""
+"""Networks whose FLOPs the claims count: written in plain torch, and by hand on numbers that count operations."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -15,7 +15,7 @@ Where = torch.device | str
 
 
 class Layers(NamedTuple):
-    """Linear layers without biases: their widths, which of them learn, and whether the input needs a gradient too."""
+    """Linear layers without biases: their widths, which of them learn, and whether the input needs a gradient, too."""
 
     points: int
     widths: Sequence[int]
@@ -35,7 +35,7 @@ class Layers(NamedTuple):
 
 
 def chain(x: Any, *weights: Any) -> Any:
-    """Return the outputs of linear layers, in whatever arithmetic the operands have."""
+    """Multiply x by each weight in turn; the operands may be tensors or arrays of any numbers."""
     for weight in weights:
         x = x @ weight
     return x
@@ -52,11 +52,11 @@ def count_linear_backward(layers: Layers) -> Operations:
     inputs = [np.ones((layers.points, width), int) for width in layers.widths[:-1]]
 
     def backward(gradient: Array, *arrays: Array) -> Array:
-        for place in reversed(range(count)):
-            x, weight = arrays[place], arrays[count + place]
-            if layers.learn[place]:
+        for layer in reversed(range(count)):
+            x, weight = arrays[layer], arrays[count + layer]
+            if layers.learn[layer]:
                 np.matmul(x.T, gradient)
-            if layers.input_learns or any(layers.learn[:place]):
+            if layers.input_learns or any(layers.learn[:layer]):
                 gradient = np.matmul(gradient, weight.T)
         return gradient
 
@@ -68,7 +68,7 @@ def _weights(layers: Layers) -> list[Array]:
 
 
 class Sizes(NamedTuple):
-    """A Transformer's sizes, and those of its input."""
+    """The sizes of a Transformer and of its input."""
 
     layers: int
     heads: int
@@ -89,7 +89,10 @@ class Sizes(NamedTuple):
 
 
 class Transformer:
-    """An embedding, layers of attention and feedforward network, and an output head, all of zeros."""
+    """An embedding, layers of attention and a feedforward network, and an output head; every weight is 0.
+
+    `multiplied` counts the parameters of the matrices that a token is multiplied with.
+    """
 
     def __init__(self, sizes: Sizes, *, tied: bool = False, learns: bool = False, device: Where = "cpu") -> None:
         def matrix(rows: int, columns: int) -> Tensor:
@@ -101,7 +104,7 @@ class Transformer:
         self.layers = [[matrix(*size) for size in sizes.matrices] for _ in range(sizes.layers)]
         self.head = self.embedding.T if tied else matrix(sizes.width, sizes.vocabulary)
         multiplied = [self.head, *(weight for layer in self.layers for weight in layer)]
-        self.multiplied = _numel(multiplied)  # parameters of the matrices that a token is multiplied with
+        self.multiplied = _numel(multiplied)
         self.parameters = _numel(multiplied if tied else [self.embedding, *multiplied])
 
     def logits(self, *, causal: bool = False) -> Tensor:
@@ -122,31 +125,31 @@ class Transformer:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return attention as it is defined: two products."""
+    """Return attention by its definition, softmax(q·kᵀ)·v: two products."""
     return (q @ k.mT).softmax(-1) @ v
 
 
 def count_transformer(sizes: Sizes, *, causal: bool) -> Operations:
-    """Count the scalar operations in the products of a forward pass: token by token, head by head, no softmax."""
+    """Count the scalar operations of a forward pass's products, token by token and head by head, without softmax."""
 
     def products(tokens: Array, head: Array, *weights: Array) -> Array:
-        layers = [weights[place : place + 6] for place in range(0, len(weights), 6)]
+        layers = [weights[i : i + 6] for i in range(0, len(weights), 6)]
         return np.array([[token @ head for token in through(sequence, layers)] for sequence in tokens])
 
     def through(sequence: Array, layers: Iterable[Sequence[Array]]) -> list[Array]:
         x = list(sequence)
         for query, key, value, output, up, down in layers:
             q, k, v = ([token @ weight for token in x] for weight in (query, key, value))
-            for place in range(len(x)):
-                reach = place + 1 if causal else len(x)
-                seen = [looked_up(q[place][head], k[:reach], v[:reach], head) for head in heads]
-                x[place] = np.concatenate(seen) @ output @ up @ down
+            for i in range(len(x)):
+                reach = i + 1 if causal else len(x)
+                attended = [attention(q[i][head], k[:reach], v[:reach], head) for head in heads]
+                x[i] = np.concatenate(attended) @ output @ up @ down
         return x
 
-    def looked_up(q: Array, keys: list[Array], values: list[Array], head: slice) -> Array:
+    def attention(q: Array, keys: list[Array], values: list[Array], head: slice) -> Array:
         scores = np.array([q @ k[head] for k in keys])
-        seen: Array = scores @ np.array([v[head] for v in values])
-        return seen
+        weighted: Array = scores @ np.array([v[head] for v in values])
+        return weighted
 
     heads = [slice(start, start + sizes.head_width) for start in range(0, sizes.width, sizes.head_width)]
     tokens = np.zeros((sizes.batch, sizes.context, sizes.width), int)
@@ -155,7 +158,7 @@ def count_transformer(sizes: Sizes, *, causal: bool) -> Operations:
 
 
 class Experts:
-    """A router, and experts of two matrices each, of which every token is sent to the `chosen` with the best scores."""
+    """A mixture of experts: a router sends every token to the `chosen` experts with the best scores."""
 
     def __init__(self, tokens: int, width: int, feedforward: int, experts: int, chosen: int) -> None:
         self.chosen = chosen
@@ -165,16 +168,16 @@ class Experts:
         self.parameters = self.router.numel() + _numel(weight for expert in self.experts for weight in expert)
 
     def outputs(self) -> Tensor:
-        """Return for every token the sum of what its experts make of it: (tokens, width)."""
+        """Return for every token the sum of its experts' outputs: (tokens, width)."""
         y = torch.zeros_like(self.x)
         choice = (self.x @ self.router).topk(self.chosen).indices
-        for place, (up, down) in enumerate(self.experts):
-            rows = (choice == place).any(-1).nonzero()[:, 0]
+        for expert, (up, down) in enumerate(self.experts):
+            rows = (choice == expert).any(-1).nonzero()[:, 0]
             y[rows] += (self.x[rows] @ up).relu() @ down
         return y
 
     def active_parameters(self) -> int:
-        """Return the parameters that one token is multiplied with: the router's, and those of the chosen experts."""
+        """Return the number of parameters that one token is multiplied with: the router's and the chosen experts'."""
         return self.router.numel() + _numel(weight for expert in self.experts[: self.chosen] for weight in expert)
 
 

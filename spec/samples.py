@@ -1,4 +1,4 @@
-"""What a sample of weights is checked for: its deviation, its distribution, its independence."""
+"""Checks of a sample of weights: its standard deviation, its distribution, its independence."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ SHARES = torch.arange(1, 64, dtype=torch.float64) / 64
 
 
 def standardised(weights: Tensor, deviation: float) -> FloatArray:
-    """Return weights in units of a standard deviation."""
+    """Return weights divided by a standard deviation, as float64."""
     return np.asarray(weights.detach().cpu().double()) / deviation
 
 
@@ -27,12 +27,12 @@ def root_mean_square(values: FloatArray) -> float:
 
 
 def distinct(values: FloatArray) -> int:
-    """Count the absolute values that occur."""
+    """Count the different absolute values."""
     return int(np.count_nonzero(np.diff(np.sort(np.abs(values), axis=None)))) + 1
 
 
 def largest_correlation(values: FloatArray) -> float:
-    """Return the largest |correlation| of the signs with themselves, shifted or mirrored around the edges."""
+    """Return the largest |correlation| of the signs with a shifted or mirrored copy of themselves (periodic)."""
     spectrum = np.fft.fft2(np.sign(values))
     shifted, mirrored = (np.fft.ifft2(square).real for square in (np.abs(spectrum) ** 2, spectrum**2))
     shifted[0, 0] = 0
@@ -40,7 +40,7 @@ def largest_correlation(values: FloatArray) -> float:
 
 
 def drawn_twice(evidence: Evidence, draw: Callable[..., Tensor], seed: int, device: torch.device) -> Tensor:
-    """Draw twice from one generator, after a draw from another one like it: return what the first one gave."""
+    """Draw twice from one generator, check that an equally seeded one repeats the first draw, and return both draws."""
     again = draw(generator=seeded(seed, device))
     generator = seeded(seed, device)
     first, second = draw(generator=generator), draw(generator=generator)
@@ -49,7 +49,7 @@ def drawn_twice(evidence: Evidence, draw: Callable[..., Tensor], seed: int, devi
 
 
 def are_independent(evidence: Evidence, values: FloatArray, dtype: torch.dtype) -> None:
-    """Check that no part of the values is another part over again, as it is, negated or mirrored."""
+    """Check that no part of the values repeats another part, whether unchanged, negated or mirrored."""
     correlation, limit = largest_correlation(values), bounds.sign_correlation(values.size)
     evidence.at_most(correlation, limit, unit="as the signs' largest correlation, shifted or mirrored")
     if torch.finfo(dtype).bits >= 32:
@@ -57,7 +57,7 @@ def are_independent(evidence: Evidence, values: FloatArray, dtype: torch.dtype) 
 
 
 def are_spread(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound: float = math.inf) -> None:
-    """Check mean and deviation of the values against a standard normal's, cut off at ±bound."""
+    """Check the mean and the standard deviation against those of a standard normal distribution cut off at ±bound."""
     slack, count, variance = bounds.sampled(dtype), values.size, 1.0
     mean, off = bounds.normal_mean(count), bounds.chi_square(count) / count
     if bound < math.inf:
@@ -72,16 +72,16 @@ def are_spread(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound
 
 
 def are_distributed(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound: float = math.inf) -> None:
-    """Check the distribution of the values against a standard normal's, cut off at ±bound."""
+    """Check the distribution of the values against a standard normal one that is cut off at ±bound."""
     inside = math.erf(bound / math.sqrt(2))
-    places = [NormalDist().inv_cdf((1 - inside) / 2 + share * inside) for share in SHARES.tolist()]
-    below = torch.as_tensor(np.searchsorted(np.sort(values, axis=None), places, side="right") / values.size)
+    quantiles = [NormalDist().inv_cdf((1 - inside) / 2 + share * inside) for share in SHARES.tolist()]
+    below = torch.as_tensor(np.searchsorted(np.sort(values, axis=None), quantiles, side="right") / values.size)
     tolerance = bounds.empirical_distribution(values.size) + bounds.sampled(dtype)
     evidence.close(below, SHARES, tolerance=tolerance, unit="as the share below a quantile of the normal")
 
 
 def are_cut_off(evidence: Evidence, values: FloatArray, bound: float, dtype: torch.dtype) -> None:
-    """Check that nothing lies beyond the bound, nor more on it than a normal density leaves there."""
+    """Check that no value lies beyond the bound, and that no more lie on it than a normal density puts there."""
     rounding = bounds.gamma(4, dtype)
     evidence.at_most(float(np.abs(values).max()), bound * (1 + rounding), unit="standard deviations")
     on_the_bound = int((np.abs(values) >= bound * (1 - rounding)).sum())
@@ -89,7 +89,7 @@ def are_cut_off(evidence: Evidence, values: FloatArray, bound: float, dtype: tor
 
 
 def has_tails(evidence: Evidence, weights: Tensor) -> None:
-    """Check the largest of standard normal weights."""
+    """Check that the largest of standard normal weights is as large as chance makes it, and no larger."""
     low, high = bounds.largest_normal(weights.numel(), weights.dtype)
     largest = float(weights.detach().abs().max())
     evidence.at_least(largest, low, unit="as the largest", count=weights.numel())
@@ -97,30 +97,34 @@ def has_tails(evidence: Evidence, weights: Tensor) -> None:
 
 
 def beyond(evidence: Evidence, weights: Tensor, deviations: float) -> None:
-    """Check the share of standard normal weights that lie so many deviations from 0, or farther."""
+    """Check the share of standard normal weights that lie at least so many standard deviations from 0."""
     share, count = math.erfc(deviations / math.sqrt(2)), weights.numel()
     tolerance = bounds.bounded_mean(share, 1.0, count) + bounds.sampled(weights.dtype)
     measured = int((weights.detach().abs() >= deviations).sum()) / count
     evidence.close(measured, share, tolerance=tolerance, unit=f"as the share beyond ±{deviations:g}")
 
 
-def some_is_off(evidence: Evidence, values: FloatArray) -> None:
-    """Check that neither the rows nor the columns of standard normal values are all of the same length."""
+def norms_vary(evidence: Evidence, values: FloatArray) -> None:
+    """Check that the norms of the rows, and of the columns, of standard normal values differ as chance makes them."""
     for axis, side in ((0, "column"), (1, "row")):
         length = values.shape[axis]
-        is_off(evidence, np.square(values).sum(axis) - length, length, f"a {side}")
+        sums_scatter(evidence, np.square(values).sum(axis) - length, length, f"a {side}")
 
 
-def is_off(evidence: Evidence, off: FloatArray, length: int, what: str) -> None:
-    """Check that some sum of `length` squares is as far from `length` as of many independent ones some is."""
-    furthest = float(np.abs(off).max())
+def sums_scatter(evidence: Evidence, deviations: FloatArray, length: int, what: str) -> None:
+    """Check that sums of `length` squares scatter around `length`, given how far each of them lies from it.
+
+    Among 64 independent sums at least one misses its expected value by the bound. Weights that were rescaled to a fixed
+    norm fail here.
+    """
+    furthest = float(np.abs(deviations).max())
     evidence.at_least(furthest, bounds.some_square_is_off(length), unit=f"between {what}'s sum of squares and its size")
 
 
 def are_not_adjusted(evidence: Evidence, draw: Callable[[], Tensor], deviation: float) -> None:
-    """Check that not every draw has the mean square, or the mean, that normal weights only are expected to have."""
+    """Check that draws were not adjusted to have exactly the expected mean, or the expected mean square."""
     drawn = np.stack([standardised(draw(), deviation).ravel() for _ in range(64)])
     length = drawn.shape[1]
-    is_off(evidence, np.square(drawn).sum(1) - length, length, "a draw")
+    sums_scatter(evidence, np.square(drawn).sum(1) - length, length, "a draw")
     furthest = float(np.abs(drawn.sum(1)).max())
     evidence.at_least(furthest, bounds.some_sum_is_off(length), unit="between a draw's sum and 0")

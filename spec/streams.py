@@ -1,4 +1,4 @@
-"""Random streams: kept for whoever comes next, and generators of one's own."""
+"""Random streams: saving and restoring the global ones, and making generators."""
 
 import random
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ CPU = torch.device("cpu")
 
 
 @contextmanager
-def kept(device: torch.device = CPU) -> Iterator[None]:
-    """Run the body, then put Python's, NumPy's legacy and torch's random streams back, those of `device` included."""
+def restored(device: torch.device = CPU) -> Iterator[None]:
+    """Run the body, then restore the random streams of Python, NumPy (the legacy one) and torch, also on `device`."""
     python, legacy = random.getstate(), np.random.get_state()
     others = [] if device.type == "cpu" else [device.index or 0]
     try:
@@ -25,14 +25,14 @@ def kept(device: torch.device = CPU) -> Iterator[None]:
 
 
 def seeded(seed: int, device: torch.device = CPU) -> Generator:
-    """Return a generator on a device."""
+    """Return a new generator on a device, seeded."""
     return torch.Generator(device=device).manual_seed(seed)
 
 
 def seed_torch(seed: int, device: torch.device = CPU) -> None:
-    """Seed torch's own stream on one device; torch.manual_seed, for all of them, takes a hundred times as long."""
+    """Seed torch's global stream on one device; torch.manual_seed, for all devices, takes a hundred times as long."""
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
     else:
-        with torch.accelerator.device_index(device.index):  # it seeds whichever device is current
+        with torch.accelerator.device_index(device.index):  # A device module seeds the current device.
             torch.get_device_module(device).manual_seed(seed)

@@ -1,4 +1,4 @@
-"""The receipt of a run: the versions, devices and settings that a verdict depends on; no host, user or serial number."""
+"""The receipt of a run: versions, devices and settings that a verdict depends on; no host, user or serial number."""
 
 import datetime
 import os

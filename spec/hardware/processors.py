@@ -22,7 +22,7 @@ TURNS = 20_000
 
 
 class Vector(NamedTuple):
-    """The vector units of one core: the float32 fused multiply-adds that they start per cycle, and their description."""
+    """The vector units of one core: the float32 fused multiply-adds that they start per cycle, and a description."""
 
     lanes: int
     units: str
@@ -124,7 +124,7 @@ def _kernels_maximum() -> float | None:
 
 
 def measured_rate() -> float | None:
-    """Measure the clock in Hz with a chain of products that takes a known number of cycles; None where it cannot run."""
+    """Measure the clock in Hz by a chain of products that takes a known number of cycles; None where it cannot run."""
     if platform.machine() not in ("x86_64", "AMD64") or platform.system() != "Linux":
         return None
     try:

@@ -16,7 +16,7 @@ from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import data
 from spec.instruments import pages
-from spec.streams import kept
+from spec.streams import restored
 
 REFUSED = (ValueError, TypeError, OSError, EOFError, OverflowError)
 MUCH = 2**30  # bytes that no implementation needs to open a file, or for a small batch
@@ -224,7 +224,7 @@ def test_a_file_read_in_another_way_is_not_what_was_written(evidence, folder):
 def test_only_what_is_touched_is_loaded(impl, evidence, folder):
     """Opening a large file maps none of it, and a slice or a batch little more than itself."""
     if not pages.can_be_read():
-        pytest.skip("this kernel does not let this process read its page map")
+        pytest.skip("this process may not read its page map")
     page = pages.largest_page()
     size = 64 * page
     raw, recorded = sparse(folder / "large", size), folder / "large.npy"
@@ -298,7 +298,7 @@ def test_no_window_of_many_is_left_out(impl, evidence):
 def test_windows_beyond_4_gibibytes_are_drawn(impl, evidence, folder):
     """Of 6 GiB of tokens those of the second third and of the last one are drawn, by the kernel's account."""
     if not pages.can_be_read():
-        pytest.skip("this kernel does not let this process read its page map")
+        pytest.skip("this process may not read its page map")
     tokens = np.memmap(sparse(folder / "longer", 3 * 2**31), np.uint8, mode="r")
     tokens.base.madvise(mmap.MADV_RANDOM)  # no reading ahead, which is slow here
     with pages.little_memory(MUCH):
@@ -364,7 +364,7 @@ def test_the_generator_decides(impl, evidence, seed):
     batch = impl.data.sample_batch(tokens, 9, 4, generator=first)
     evidence.equal(impl.data.sample_batch(tokens, 9, 4, generator=again), batch, unit="from the same state")
     for unit, generator in (("from the next state", {"generator": again}), ("from no generator of one's own", {})):
-        with kept():
+        with restored():
             batch, other = (impl.data.sample_batch(tokens, 9, 4, **generator) for _ in range(2))
         told = "the same windows" if torch.equal(batch, other) else "others"
         evidence.equal(told, "others", unit=unit)

@@ -15,7 +15,7 @@ from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import model
 from spec.samples import are_distributed, are_independent, are_spread, drawn_twice, root_mean_square, standardised
-from spec.streams import kept, seed_torch, seeded
+from spec.streams import restored, seed_torch, seeded
 
 NUMBERS = (int, np.int32, np.uint8, np.int64)
 LEADING = ((), (0,), (1,), (4,), (2, 3), (2, 0, 3), (2, 1, 3, 2))
@@ -216,7 +216,7 @@ def test_a_linear_layer_starts_as_scaled_normal(impl, evidence, shape, seed):
 def test_without_a_generator_weights_come_from_torchs_own_stream(impl, evidence, seed):
     """Without a generator torch's own stream gives the weights: the same ones from the same state, then others."""
     for build in (partial(impl.model.Cruncher, 6, 2), partial(impl.model.Linear, 7, 5)):
-        with kept():
+        with restored():
             seed_torch(seed)
             first, second = flat(build()), flat(build())
             seed_torch(seed)
@@ -300,7 +300,7 @@ class WithBias(nn.Module):
 def test_biases_add_ld_plus_one(impl, evidence):
     """With torch.nn.Linear there are L·D + 1 parameters more: L(D² + D) + D + 1."""
     for dim, num_layers in product((1, 2, 5, 64), range(4)):
-        with kept():
+        with restored():
             network = WithBias(dim, num_layers)
         measured = sum(weight.numel() for weight in network.parameters())
         inputs = {"dim": dim, "num_layers": num_layers}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import randomness
-from spec.streams import kept, seeded
+from spec.streams import restored, seeded
 
 NUMBERS = (np.int32, np.int64, np.uint32, np.uint8)
 
@@ -66,7 +66,7 @@ def are_equal(evidence, drawn, predicted, **inputs):
 def test_the_streams_repeat_in_one_process(impl, evidence, pytestconfig, device, seed):
     """All three streams repeat after the same seed, wherever they were, and after another one was used."""
     run = partial(seeded_run, package_of(impl, pytestconfig), device=device)
-    with kept(device):
+    with restored(device):
         first, _, again = run(seed, 0), run(2**32 - 1 - seed, 1), run(seed, 1)
     are_equal(evidence, again, first)
 
@@ -77,7 +77,7 @@ def test_the_streams_repeat_in_one_process(impl, evidence, pytestconfig, device,
 def test_every_bit_of_the_seed_counts(impl, evidence, seed):
     """All three streams give other numbers after a seed of another bit, whichever of the 32."""
     seed ^= 0xAAAAAAAA  # one of many bits, of which a float32 number would lose the last
-    with kept():
+    with restored():
         impl.randomness.seed_everything(seed)
         first = {stream: draw() for stream, draw in DRAWS.items()}
         for bit in range(32):
@@ -94,7 +94,7 @@ def test_the_streams_repeat_in_fresh_processes(impl, evidence, fresh, pytestconf
     package = package_of(impl, pytestconfig)
     start = partial(fresh.start, seeded_run, package=package, seed=seed, device=str(device))
     runs = [start(before=before) for before in range(2)]
-    with kept(device):
+    with restored(device):
         here = seeded_run(package, seed, 2, device)
     first, second = (run.wait() for run in runs)
     are_equal(evidence, second, first, where="in two fresh processes")
@@ -106,7 +106,7 @@ def test_the_streams_repeat_in_fresh_processes(impl, evidence, fresh, pytestconf
 @given(seed=st.seeds, number=st.three_counts)
 def test_no_stream_disturbs_another(impl, evidence, seed, number):
     """What is drawn from one stream does not depend on what is drawn from the others."""
-    with kept():
+    with restored():
         for stream, draw in DRAWS.items():
             impl.randomness.seed_everything(seed)
             alone = draw()
@@ -123,7 +123,7 @@ def test_seeds_may_be_numpys(impl, evidence, pytestconfig):
     package = package_of(impl, pytestconfig)
     for number in NUMBERS:
         for seed in (0, 1, min(np.iinfo(number).max, 2**32 - 1)):
-            with kept():
+            with restored():
                 python, numpys = seeded_run(package, int(seed), 0), seeded_run(package, number(seed), 0)
             are_equal(evidence, numpys, python, seed=seed, number=number.__name__)
 
@@ -131,7 +131,7 @@ def test_seeds_may_be_numpys(impl, evidence, pytestconfig):
 @verifies(randomness.SEEDING)
 def test_what_is_no_seed_is_refused(impl, evidence):
     """A seed below 0 or from 2³² on is a ValueError, what is not an integer a TypeError."""
-    with kept():
+    with restored():
         for seed in (-1, -(2**31), 2**32, 2**63, 2**64 + 1):
             evidence.raises(ValueError, partial(impl.randomness.seed_everything, seed), seed=seed)
         for seed in (1.0, "1", None):
@@ -145,7 +145,7 @@ def test_a_numpy_generator_does_not_repeat(impl, evidence, seed):
     """A NumPy Generator made without a seed gives other numbers each time, and one that exists goes on where it was."""
     generator, alike = np.random.default_rng(seed), np.random.default_rng(seed)
     drawn = []
-    with kept():
+    with restored():
         for _ in range(2):
             impl.randomness.seed_everything(seed)
             drawn.append(np.random.default_rng().random(4).tolist())
@@ -159,7 +159,7 @@ def test_a_numpy_generator_does_not_repeat(impl, evidence, seed):
 def test_a_seeded_generator_of_torchs_stays_as_it_is(impl, evidence, device, seed):
     """A torch Generator of one's own is not seeded with the rest."""
     generator, alike = seeded(seed, device), seeded(seed, device)
-    with kept(device):
+    with restored(device):
         for _ in range(2):
             impl.randomness.seed_everything(seed)
             drawn, predicted = (torch.rand(4, generator=each, device=device) for each in (generator, alike))
@@ -173,7 +173,7 @@ def test_a_run_repeats_to_the_bit_in_deterministic_mode(impl, evidence, device, 
     """Sums whose order may vary, too, are the same to the bit after the same seed, in torch's deterministic mode."""
     before = torch.get_deterministic_debug_mode()
     sums = []
-    with kept(device):
+    with restored(device):
         torch.set_deterministic_debug_mode("error")
         try:
             for _ in range(2):

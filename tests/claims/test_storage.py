@@ -15,13 +15,13 @@ from spec.claim import refutes, verifies
 from spec.claims import storage
 from spec.instruments import allocator
 from spec.instruments.storage import bytes_of, flat, same
-from spec.layouts import Layout, counting, follow, index_of, ways_to_lie
+from spec.layouts import Layout, counting, follow, index_of, layouts_of
 
 SHAPES = tuple(shape for dimensions in range(4) for shape in product(range(4), repeat=dimensions))
 HUGE = (16384, 32768, 8192)  # the lecture's sizes: too many elements for 32 bits
 # Larger sizes and more dimensions than the strategies draw.
 LARGER = ((7,), (7, 16), (16, 1, 7), (100, 7, 3), (5, 2, 7, 4), (2, 3, 1, 7, 2), (3, 2, 2, 5, 1, 2), (2,) * 7)
-LARGER_LAYOUTS = tuple(dict.fromkeys(layout for shape in LARGER for layout in ways_to_lie(shape)))
+LARGER_LAYOUTS = tuple(dict.fromkeys(layout for shape in LARGER for layout in layouts_of(shape)))
 DOES_NOT_FIT = (ValueError, TypeError, IndexError)  # of a shape and strides of another number of dimensions
 NUMBERS = (int, np.int32, np.uint32, np.int64)
 # Those whose values take whole bytes, each its own: neither packed nor quantized.
@@ -129,7 +129,7 @@ def test_expanding_and_slicing_leave_the_storage_as_it_is(evidence, device):
 def test_an_element_lies_at_offset_plus_index_times_stride(impl, evidence, device, layout, pick):
     """Whatever the strides, the flat storage holds the element at offset + Σ index·stride."""
     tensor = layout.make(device)
-    evidence.equal(tensor, flat(tensor)[layout.places().to(device)], unit="as the element")
+    evidence.equal(tensor, flat(tensor)[layout.positions().to(device)], unit="as the element")
     for place in (pick, -1) if tensor.numel() else ():
         index = index_of(place, tensor.shape)
         offset = impl.storage.element_offset(index, layout.stride, layout.offset)
@@ -146,7 +146,7 @@ def test_contiguous_strides_count_the_elements_row_by_row(impl, evidence):
             (impl.storage.contiguous_strides(shape), "impl"),
         ):
             evidence.equal(len(strides), len(shape), unit=f"strides by {whose}", shape=shape)
-            places = Layout(shape, tuple(strides)).places()
+            places = Layout(shape, tuple(strides)).positions()
             evidence.equal(places, counting(shape), unit=f"as the place by {whose}", shape=shape)
 
 
@@ -402,7 +402,7 @@ def test_contiguous_copies_what_is_not_contiguous(evidence, device, layout):
     evidence.equal(shared(same(result, tensor)), shared(already), unit="storage")
     evidence.equal("same" if result is tensor else "new", "same" if already else "new", unit="tensor")
     evidence.equal(contiguous(result.is_contiguous()), "contiguous", unit="result")
-    evidence.equal(result, layout.places().to(device), unit="in the result")
+    evidence.equal(result, layout.positions().to(device), unit="in the result")
 
 
 @refutes(storage.CONTIGUOUS_COPIES)
@@ -434,7 +434,7 @@ def test_view_works_where_strides_exist_and_reshape_everywhere(impl, evidence, d
         if math.prod(shape) == tensor.numel():
             reshaped = tensor.reshape(shape)
             evidence.equal(shared(same(reshaped, tensor)), shared(works), unit="storage", new_shape=shape)
-            places = layout.places().view(shape).to(device)
+            places = layout.positions().view(shape).to(device)
             evidence.equal(reshaped, places, unit="in the result", new_shape=shape)
 
 

@@ -48,7 +48,7 @@ def towards_the_truth(seed):
 
 def run(impl, batches, seed, *, ended=lambda state: None, **arguments):
     """Train with torch's random stream seeded, whose state at the end is told, and then put back."""
-    with streams.kept():
+    with streams.restored():
         streams.seed_torch(seed)
         trained = impl.training.train(batches, **arguments)
         ended(hash(torch.get_rng_state().numpy().tobytes()))

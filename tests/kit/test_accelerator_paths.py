@@ -46,7 +46,7 @@ def test_the_devices_own_stream_is_put_back(monkeypatch):
     states = {1: "before"}
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: states[device])
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: states.__setitem__(device, state))
-    with streams.kept(CARD):
+    with streams.restored(CARD):
         states[1] = "drawn from"
     assert states == {1: "before"}
 

@@ -87,7 +87,7 @@ def test_a_layout_lies_where_numpy_puts_it(layout):
     """NumPy, given the strides in bytes, finds the same values."""
     tensor = layout.make()
     array = np.ndarray(layout.shape, np.int64, flat(tensor).numpy(), 8 * layout.offset, [8 * n for n in layout.stride])
-    assert np.array_equal(array, layout.places().numpy())
+    assert np.array_equal(array, layout.positions().numpy())
     assert np.array_equal(array, tensor.numpy())
 
 
@@ -140,4 +140,4 @@ def test_an_index_is_numpys():
         assert index_of(place, (2, 3, 4)) == np.unravel_index(place, (2, 3, 4))
     assert index_of(-1, (2, 3, 4)) == (1, 2, 3)
     assert index_of(7, ()) == ()
-    assert Layout((2, 3), (3, 1), 1).places().tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert Layout((2, 3), (3, 1), 1).positions().tolist() == [[1, 2, 3], [4, 5, 6]]

@@ -233,7 +233,7 @@ def looks_for_a_common_byte(a, b):
 def _addresses(tensor):
     start = tensor.untyped_storage().data_ptr()
     layout = Layout(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-    return {start + tensor.itemsize * place for place in layout.places().flatten().tolist()}
+    return {start + tensor.itemsize * place for place in layout.positions().flatten().tolist()}
 
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
