@@ -1,4 +1,4 @@
-"""What the notes claim: one object per statement, and the decorators that tie a test to it."""
+"""The claims of the notes: one object for each statement, and the decorators that tie a test to a claim."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ Test = TypeVar("Test", bound=Callable[..., object])
 
 
 class Standing(Enum):
-    """Our finding about the notes' own wording."""
+    """What this project found about the notes' own wording."""
 
     HOLDS = "holds"
     HOLDS_IF = "holds if"
@@ -70,12 +70,12 @@ class Chapter:
 
 
 def verifies(*claims: Claim) -> Callable[[Test], Test]:
-    """Mark a test that shows that each claim's law holds."""
+    """Mark a test which shows that the law of each claim holds."""
     return _ties("verifies", claims)
 
 
 def refutes(*claims: Claim) -> Callable[[Test], Test]:
-    """Mark a test that shows an input on which the notes' literal wording fails."""
+    """Mark a test which shows an input on which the notes' literal wording fails."""
     return _ties("refutes", claims)
 
 

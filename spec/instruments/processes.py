@@ -1,7 +1,7 @@
-"""Functions run in fresh processes: nothing of this one's state reaches them, and they can be killed at any moment.
+"""Functions run in fresh processes: no state of this process reaches them, and they can be killed at any moment.
 
-An interpreter that has imported torch and NumPy, and done nothing else, waits in the background; each call is a fork
-of it, so that the imports are paid once.
+An interpreter that has imported torch and NumPy, and done nothing else, waits in the background. Each call runs in a
+fork of that interpreter, so that the imports are paid for once.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 60.0  # seconds until a process is taken to hang
-PRELUDE: list[str] = []  # statements that every process runs first
+PATIENCE = 60.0  # A process that has not answered after so many seconds is taken to hang.
+PRELUDE: list[str] = []  # Every process runs these statements first.
 
 
 class ProcessError(Exception):
@@ -39,7 +39,7 @@ class Process:
 
     def __init__(self, connection: socket.socket, request: dict[str, Any]) -> None:
         self._lines = connection.makefile("rw", encoding="utf-8")
-        connection.close()  # the file keeps the connection open
+        connection.close()  # The file object keeps the connection open.
         self._name = request["name"]
         self._lines.write(json.dumps(request) + "\n")
         self._lines.flush()
@@ -50,16 +50,16 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         with contextlib.suppress(OSError):
-            self._lines.read()  # its end of the connection closes when it ends
+            self._lines.read()  # The process closes its end of the connection when it ends.
         self._lines.close()
 
     def wait(self) -> Any:
         """Return what the function returned; ProcessError if it raised, or if the process died."""
-        told = self._read()
+        line = self._read()
         self._lines.close()
-        if not told:
+        if not line:
             raise ProcessError("death", f"the fresh process that ran {self._name} died")
-        reply = json.loads(told)
+        reply = json.loads(line)
         if "error" in reply:
             message = f"{self._name}, in a fresh process, raises {reply['error']}"
             raise ProcessError(reply["kind"], message, reply["trace"])
@@ -76,8 +76,8 @@ class Process:
 class Fresh:
     """Starts functions in fresh processes.
 
-    A function is sent as its source: it is at module level, does its own imports and uses nothing of its module.
-    Its arguments, all by name, and its result are what JSON can carry.
+    A function is sent as source code. So it stands at module level, does its own imports and uses nothing else of its
+    module. Its arguments are passed by name; they and the result are values that JSON can carry.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Fresh:
             env=os.environ | {"SPEC_LISTENER": str(listener.fileno())},
             pass_fds=[listener.fileno()],
         )
-        listener.close()  # so that calls fail rather than wait should the interpreter have died
+        listener.close()  # If the interpreter dies, a call then fails instead of waiting.
 
     def start(self, function: Callable[..., Any], **arguments: Any) -> Process:
         """Start `function(**arguments)` in a fresh process."""
@@ -113,7 +113,7 @@ class Fresh:
         return Process(connection, request)
 
     def close(self) -> None:
-        """End the interpreter that waits, but not that of a process of which this one is a fork."""
+        """End the waiting interpreter, unless it belongs to the process that this one was forked from."""
         if os.getpid() != self._owner:
             return
         self._server.kill()
@@ -121,23 +121,23 @@ class Fresh:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, function: Callable[..., Any], **arguments: Any) -> Any:
-        """Return `function(**arguments)` as a fresh process computes it."""
+        """Run `function(**arguments)` in a fresh process and return its result."""
         return self.start(function, **arguments).wait()
 
 
 @functools.cache
 def fresh() -> Fresh:
-    """Return this session's source of fresh processes; the first call starts it and does not wait for it."""
+    """Return this run's source of fresh processes. The first call starts the interpreter and does not wait for it."""
     return Fresh()
 
 
 def serve() -> None:
-    """Import what takes long, then fork a process for each request until standard input closes."""
+    """Import torch and NumPy, then fork a process for each request until standard input closes."""
     import numpy  # noqa: F401
     import torch  # noqa: F401
 
     listener = socket.socket(fileno=int(os.environ.pop("SPEC_LISTENER")))
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended processes leave nothing to wait for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel then removes ended children by itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
@@ -147,7 +147,7 @@ def serve() -> None:
         if os.fork() == 0:
             listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            with contextlib.suppress(BrokenPipeError):  # whoever asked has gone
+            with contextlib.suppress(BrokenPipeError):  # The caller may have ended before its answer came.
                 _answer(connection)
             os._exit(0)
         connection.close()
@@ -158,7 +158,7 @@ def serve() -> None:
 
 
 def _answer(connection: socket.socket) -> None:
-    """Run what is asked for and send what it returns, then end the process."""
+    """Run the requested function, send its result, and end this process."""
     lines = connection.makefile("rw", encoding="utf-8")
     request = json.loads(lines.readline())
     lines.write(f"{os.getpid()}\n")
@@ -171,11 +171,11 @@ def _answer(connection: socket.socket) -> None:
         names: dict[str, Any] = {"__name__": "fresh"}
         exec(compile(request["source"], "<fresh process>", "exec"), names)
         reply = {"result": names[request["name"]](**request["arguments"])}
-        told = json.dumps(reply)
+        answer = json.dumps(reply)
     except BaseException as error:
         message = " ".join(f"{type(error).__name__}: {error}".split())
-        told = json.dumps({"kind": type(error).__name__, "error": message, "trace": traceback.format_exc().rstrip()})
-    lines.write(told + "\n")
+        answer = json.dumps({"kind": type(error).__name__, "error": message, "trace": traceback.format_exc().rstrip()})
+    lines.write(answer + "\n")
     lines.flush()
     sys.stdout.flush()
     sys.stderr.flush()
