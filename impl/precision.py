@@ -27,10 +27,13 @@ def mixed_precision_step(
     earlier steps do not count. Parameters, gradients and the optimizer's state stay float32.
 
     With a `scaler`, a torch.amp.GradScaler, the loss is scaled on its way back, so that small float16 gradients last;
-    where a gradient overflows, the step is left out and the scale lowered. The scaler is updated once in any case.
+    where a gradient overflows, the step is left out and the scale lowered. The scaler is updated once in both cases.
     Without one nothing is scaled. With `max_norm`, the gradients of all the optimizer's parameters are scaled down
     together where their Euclidean norm, after unscaling, is larger. The order is scale, backward, unscale, clip, step,
-    update. Raises ValueError, and makes no step, where the shapes of prediction and y differ.
+    update. Where none of the optimizer's parameters gets a gradient, no step is made and the scaler stays as it is.
+
+    Raises ValueError, and makes no step, where the shapes of prediction and y differ; RuntimeError where the loss
+    depends on nothing that requires a gradient, as under torch.no_grad().
     Source: Micikevicius et al., Mixed Precision Training (2018), arXiv:1710.03740.
     """
     if scaler is None:
@@ -42,9 +45,11 @@ def mixed_precision_step(
     loss = F.mse_loss(prediction.float(), y.float())
     optimizer.zero_grad(set_to_none=True)
     scaler.scale(loss).backward()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if all(parameter.grad is None for parameter in parameters):
+        return loss.detach()  # A scaler refuses a step without gradients: "No inf checks were recorded".
     if max_norm is not None:
         scaler.unscale_(optimizer)
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         nn.utils.clip_grad_norm_(parameters, max_norm)
     scaler.step(optimizer)
     scaler.update()

@@ -29,7 +29,7 @@ SCALING = chapter.claim(
     "scaling",
     says="Training in float16 needs its loss scaled.",
     law="a gradient of at most 2⁻²⁵ vanishes in float16 without scaling and survives with it; where one overflows, the "
-    "step is left out and the scale lowered, and after a number of good steps it is raised; gradients are clipped as "
-    "they are once unscaled",
+    "step is left out and the scale lowered, and after a number of good steps it is raised; the gradients of all the "
+    "optimizer's parameters, and no others, are clipped together, as they are once unscaled",
     source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html",
 )

@@ -4,7 +4,7 @@ import math
 from functools import partial
 
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from torch import nn
 
 from spec import bounds
@@ -28,6 +28,19 @@ def linear(weight, bias=None):
     layer.weight = nn.Parameter(weight.clone())
     layer.bias = None if bias is None else nn.Parameter(bias.clone())
     return layer
+
+
+class Shifted(nn.Module):
+    """A layer whose parameters another module shares, and a shift by 0 that learns though no optimizer has it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.shared = layer, nn.ParameterList(layer.parameters())
+        self.shift = nn.Parameter(torch.zeros_like(layer.bias))
+
+    def forward(self, x):
+        """Return the layer's output."""
+        return self.layer(x) + self.shift
 
 
 def scaler_of(scale, device, **options):
@@ -266,18 +279,21 @@ def test_one_autocast_around_a_loop_reuses_stale_casts(evidence, device):
 
 @verifies(precision.AUTOCAST)
 def test_parameters_without_a_gradient_stay(impl, evidence, device):
-    """Of a frozen and of an unused parameter nothing changes, with clipping and scaling too."""
+    """Frozen and unused parameters stay, with clipping and scaling too, whatever gradient an earlier step left them."""
     scalers = scaler_of(8.0, device), torch.amp.GradScaler(device.type, enabled=False)
     for options in ({}, {"max_norm": 1.0}, *({"max_norm": 1.0, "scaler": scaler} for scaler in scalers)):
         layer, x, y = exact_problem(4, (4, 3, 2), device)
         layer.weight.requires_grad_(False)
         layer.unused = nn.Parameter(torch.ones(2, device=device))
+        others = nn.Parameter(torch.ones(2, device=device))  # The optimizer has it, and the model does not.
+        layer.unused.grad, others.grad = torch.ones_like(others), torch.ones_like(others)
         before = [layer.weight.clone(), layer.unused.detach().clone(), layer.bias.detach().clone()]
-        optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+        optimizer = torch.optim.SGD([*layer.parameters(), others], lr=0.5)
         impl.precision.mixed_precision_step(layer, optimizer, x, y, **options)
         shown = ", ".join(options) or "none"
         evidence.equal(layer.weight, before[0], unit="as the frozen one", options=shown)
         evidence.equal(layer.unused.detach(), before[1], unit="as the unused one", options=shown)
+        evidence.equal(others.detach(), before[1], unit="as the one that is not the model's", options=shown)
         evidence.differs(layer.bias.detach(), before[2], unit="as the one that learns", options=shown)
 
 
@@ -350,17 +366,24 @@ def test_the_scale_is_raised_after_enough_good_steps(impl, evidence, device):
 
 @verifies(precision.SCALING)
 @given(seed=st.seeds, sizes=st.exact_sizes, dtype=st.low_dtypes, scale=st.scales, ratio=st.norm_ratios)
+@example(seed=0, sizes=(2, 3, 1), dtype=torch.bfloat16, scale=None, ratio=0.5)
+@example(seed=0, sizes=(2, 3, 1), dtype=torch.float16, scale=16.0, ratio=0.5)
 def test_gradients_are_clipped_once_they_are_unscaled(impl, evidence, device, seed, sizes, dtype, scale, ratio):
-    """Whatever the scale, all gradients together have the norm max_norm if theirs is larger, and else stay."""
+    """The gradients of all the optimizer's parameters, and no others, get the norm max_norm if theirs is larger."""
     layer, x, y = exact_problem(seed, sizes, device)
     y = y.sign() + 16  # the errors are −1 to −31, so that the norm is at least 1
     _, *gradients = exact_step(layer, x, y)
     norm = torch.cat([g.flatten() for g in gradients]).norm().item()
     factor = 1.0 if ratio is None else min(1.0, ratio)
     before = [p.detach().cpu().double() for p in layer.parameters()]
-    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
-    step = partial(impl.precision.mixed_precision_step, layer, optimizer, x, y, dtype=dtype)
-    step(scaler=scaler_of(scale, device), max_norm=None if ratio is None else ratio * norm)
+    optimizer = torch.optim.SGD([layer.weight], lr=0.0)
+    step = partial(impl.precision.mixed_precision_step, Shifted(layer), optimizer, x, y, dtype=dtype)
+    step = partial(step, scaler=scaler_of(scale, device), max_norm=None if ratio is None else ratio * norm)
+    step()  # The first step moves nothing, and the group that is added then belongs to the second one.
+    optimizer.add_param_group({"params": [layer.bias]})
+    for group in optimizer.param_groups:
+        group["lr"] = 1.0
+    step()
     relative = bounds.clipped(sum(p.numel() for p in layer.parameters()))
     for name, parameter, old, gradient in zip(("weight", "bias"), layer.parameters(), before, gradients, strict=True):
         predicted = old - factor * gradient

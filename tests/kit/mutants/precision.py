@@ -477,6 +477,135 @@ def steps_on_an_overflow(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None,
     return loss.detach()
 
 
+# ---- whose gradients ----
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
+def clips_over_the_model(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Takes the norm over the model's parameters, also those that the optimizer does not have."""
+
+    def clip(optimizer, max_norm):
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+
+    return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, clip=clip)
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
+def clips_each_group_alone(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Compares the norm of each of the optimizer's groups."""
+
+    def clip(optimizer, max_norm):
+        for group in optimizer.param_groups:
+            nn.utils.clip_grad_norm_(group["params"], max_norm)
+
+    return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, clip=clip)
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
+def clips_the_first_group(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Takes the first group's parameters for all of them."""
+
+    def clip(optimizer, max_norm):
+        nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], max_norm)
+
+    return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, clip=clip)
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
+def counts_shared_gradients_twice(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Adds a parameter that two modules share to the norm once for each of them."""
+
+    def clip(optimizer, max_norm):
+        named = model.named_parameters(remove_duplicate=False)
+        ours = {id(p) for p in parameters_of(optimizer)}
+        gradients = [p.grad for _, p in named if id(p) in ours and p.grad is not None]
+        factor = min(1.0, max_norm / (float(nn.utils.get_total_norm(gradients)) + 1e-6))
+        for p in parameters_of(optimizer):
+            if p.grad is not None:
+                p.grad.mul_(factor)
+
+    return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, clip=clip)
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING)
+def unscales_shared_gradients_twice(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Divides by the scale module by module, and so once for each module that has the parameter."""
+    loss = forward(model, x, y, dtype)
+    if scaler is None or not scaler.is_enabled():
+        return finish(optimizer, loss, scaler, max_norm, x.device.type)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    again = [p for module in model.modules() for p in module.parameters(recurse=False)]
+    scaler.unscale_(optimizer)
+    for p in {id(p): p for p in again}.values():
+        if p.grad is not None:
+            p.grad /= scaler.get_scale() ** (sum(p is other for other in again) - 1)
+    if max_norm is not None:
+        clip(optimizer, max_norm)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING, value=True)
+def knows_the_groups_of_the_first_step():
+    """Looks at an optimizer's parameters once, and never clips those of a group that is added later."""
+    known = {}
+
+    def remembering(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+        parameters = known.setdefault(id(optimizer), (optimizer, parameters_of(optimizer)))[1]
+
+        def clip(optimizer, max_norm):
+            nn.utils.clip_grad_norm_(parameters, max_norm)
+
+        return finish(optimizer, forward(model, x, y, dtype), scaler, max_norm, x.device.type, clip=clip)
+
+    return remembering
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.AUTOCAST)
+def clears_the_models_gradients_only(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Steps by old gradients of the optimizer's parameters that are not the model's."""
+    scaler = scaler or torch.amp.GradScaler(x.device.type, enabled=False)
+    loss = forward(model, x, y, dtype)
+    model.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    if max_norm is not None:
+        clip(optimizer, max_norm)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.AUTOCAST, value=True)
+def casts_by_name_and_shape():
+    """Keeps the casts of weights under their names and shapes, which two models may share."""
+    casts = {}
+
+    def caching(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+        for name, p in model.named_parameters():
+            kept = casts.setdefault((name, tuple(p.shape), p._version), p.detach().clone())
+            if id(p) != casts.setdefault((name, tuple(p.shape), p._version, "owner"), id(p)):
+                with torch.no_grad():
+                    p.copy_(kept)
+        return step(model, optimizer, x, y, dtype=dtype, scaler=scaler, max_norm=max_norm)
+
+    return caching
+
+
+@mutant("impl.precision.mixed_precision_step", caught_by=precision.SCALING, value=True)
+def has_one_scale_for_all():
+    """Goes on with the scaler of the first step, whichever it is given later."""
+    scalers = []
+
+    def reusing(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+        if scaler is not None:
+            scalers.append(scaler)
+            scaler = scalers[0]
+        return step(model, optimizer, x, y, dtype=dtype, scaler=scaler, max_norm=max_norm)
+
+    return reusing
+
+
 # ---- right ones ----
 @twin("impl.precision.mixed_precision_step")
 def computes_the_loss_under_autocast(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
@@ -556,3 +685,42 @@ def accumulates_in_the_dtype_itself(self, other):
     for k in range(self.shape[1]):
         y = y + self[:, k, None] * other[None, k, :]
     return y
+
+
+@twin("impl.precision.mixed_precision_step")
+def clears_every_gradient(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Clears the gradients of model and optimizer, those of both, before and after the step."""
+    loss = forward(model, x, y, dtype)
+    model.zero_grad()
+    finish(optimizer, loss, scaler, max_norm, x.device.type)
+    model.zero_grad()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+@twin("impl.precision.mixed_precision_step")
+def goes_back_to_the_optimizers_parameters_only(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Makes no gradient for what the optimizer does not have, and clips with torch's parts of clip_grad_norm_."""
+    scaler = scaler or torch.amp.GradScaler(x.device.type, enabled=False)
+    loss = forward(model, x, y, dtype)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward(inputs=[p for p in parameters_of(optimizer) if p.requires_grad])
+    scaler.unscale_(optimizer)
+    learned = [p for p in parameters_of(optimizer) if p.grad is not None]
+    if max_norm is not None:
+        norm = nn.utils.get_total_norm([p.grad for p in learned])
+        nn.utils.clip_grads_with_norm_(learned, max_norm, norm)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+@twin("impl.precision.mixed_precision_step")
+def calls_a_functional_copy(model, optimizer, x, y, *, dtype=BFLOAT16, scaler=None, max_norm=None):
+    """Runs the model by torch.func.functional_call with its own parameters and buffers, by name."""
+
+    def called(x):
+        state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        return torch.func.functional_call(model, state, (x,))
+
+    return finish(optimizer, forward(called, x, y, dtype), scaler, max_norm, x.device.type)
