@@ -22,6 +22,8 @@ DIGEST = hashlib.sha256().digest_size  # bytes at the end of a file, over all th
 def save(path: str | Path, model: nn.Module, optimizer: Optimizer, step: int) -> None:
     """Write the model's state, the optimizer's, the step and the random state into one file.
 
+    The states are what state_dict() returns: with buffers, extra state of modules, and all options of the optimizer's
+    groups, those that schedulers and users have added included. The schedulers themselves are not part of them.
     The random state is that of torch on the CPU and on every accelerator, of NumPy's legacy functions and of Python's
     `random`. The file holds copies: training may go on. A file that is there is replaced at one moment, whole: whatever
     happens meanwhile, `path` is the complete old or the complete new checkpoint, and once save returns, the new one
@@ -68,8 +70,9 @@ def save(path: str | Path, model: nn.Module, optimizer: Optimizer, step: int) ->
 def load(path: str | Path, model: nn.Module, optimizer: Optimizer) -> int:
     """Restore what save wrote, in place, and return the step as a Python integer.
 
-    The model's parameters stay the same objects, with the values that were saved, and so does the optimizer; the random
-    states too are as they were, those of accelerators as far as there are as many. No code from the file is run.
+    The model's parameters stay the same objects, with the values that were saved, and so does the optimizer, whose
+    state has the dtypes that it had; the random states too are as they were, those of accelerators as far as there are
+    as many. Modes of training, requires_grad, gradients and hooks stay. No code from the file is run.
 
     Raises an error that names the file where it is missing (FileNotFoundError), cut, altered, not written by save, or
     carries anything but data. Raises an error that names the parameter or buffer, or the classes of both optimizers,
@@ -82,6 +85,7 @@ def load(path: str | Path, model: nn.Module, optimizer: Optimizer) -> int:
     _compare(path, state, model, optimizer)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
+    _restore_dtypes(optimizer, state["optimizer"])
     _set_random_state(state["random"])
     return int(state["step"])
 
@@ -126,6 +130,20 @@ def _groups(model: nn.Module, optimizer: Optimizer) -> list[list[str]]:
     """
     names = {parameter: name for name, parameter in model.named_parameters()}
     return [[names.get(p, _kind(p)) for p in group["params"]] for group in optimizer.param_groups]
+
+
+def _restore_dtypes(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Put back what torch has rounded: it casts an optimizer's state to the dtype of the parameter.
+
+    An optimizer may keep float32 sums, or a float32 copy, of a bfloat16 parameter.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    numbers = [number for group in saved["param_groups"] for number in group["params"]]
+    for parameter, number in zip(parameters, numbers, strict=True):
+        for name, value in saved["state"].get(number, {}).items():
+            rounded = optimizer.state[parameter].get(name)
+            if isinstance(value, Tensor) and isinstance(rounded, Tensor) and value.dtype != rounded.dtype:
+                optimizer.state[parameter][name] = value.to(rounded.device)
 
 
 def _random_state() -> dict[str, Any]:

@@ -40,6 +40,30 @@ class Layer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
 
 
+class Counted(Layer):
+    """A layer that has counted something, as a module's extra state."""
+
+    counted = 0
+
+    def get_extra_state(self):
+        """Return what torch puts into the state_dict beside the tensors."""
+        return {"counted": self.counted}
+
+    def set_extra_state(self, state):
+        """Take it back."""
+        self.counted = state["counted"]
+
+
+class Wrapper(nn.Module):
+    """Has modules under the names that torch's wrappers give them, and a parameter and a buffer of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.module, self._orig_mod, self.weight = Counted(3, 3), Layer(3, 3), nn.Parameter(torch.zeros(3, 3))
+        self.register_buffer("n_averaged", torch.tensor(0))
+        self._orig_mod.requires_grad_(False).eval()
+
+
 def start(fresh, work, **arguments):
     """Start one of the works on checkpoints in a process of its own."""
     return fresh.start(checkpoints.saving_and_loading, work=work, arguments=arguments)
@@ -83,6 +107,36 @@ def network(value, optimizer="Adam", **sizes):
     return model, made
 
 
+SCHEDULES = {
+    "exponential": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5),
+    "one cycle": lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=5 * optimizer.param_groups[0]["lr"], total_steps=9
+    ),
+}
+
+
+def surrounded(value, schedule):
+    """Return a wrapped network filled with a value, its optimizer of two groups that are alike, and a scheduler."""
+    model = Wrapper()
+    for parameter in model.parameters():  # Those of one shape are equal.
+        nn.init.constant_(parameter, value)
+    model.n_averaged.fill_(value)
+    model.module.counted = value
+    parameters = [*model.parameters()]
+    groups = [{"params": parameters[:2]}, {"params": parameters[2:], "note": f"number {value}"}]
+    optimizer = torch.optim.SGD(groups, lr=0.1 / value, momentum=0.5)
+    return model, optimizer, SCHEDULES[schedule](optimizer)
+
+
+def goes_on(model, optimizer, scheduler, *slopes, alike=1):
+    """Make a step of optimizer and scheduler for each slope; each `alike` parameters have the same multiple of it."""
+    for slope in slopes:
+        for number, parameter in enumerate(model.parameters()):
+            parameter.grad = torch.full_like(parameter, slope * (number // alike))
+        optimizer.step()
+        scheduler.step()
+
+
 def with_buffers(pair, **buffers):
     """Return a network and its optimizer with further buffers in the network."""
     for name, buffer in buffers.items():
@@ -93,10 +147,12 @@ def with_buffers(pair, **buffers):
 def everything(model, optimizer):
     """Return a copy of all that training depends on: parameters, buffers, optimizer state and options."""
     state, groups = optimizer.state_dict().values()
-    tensors = {name: value.clone() for name, value in model.state_dict().items()}
+    states = model.state_dict()
+    tensors = {name: value.clone() for name, value in states.items() if isinstance(value, torch.Tensor)}
     for number, of_one in state.items():
         tensors |= {f"{number}.{name}": torch.as_tensor(value).clone() for name, value in of_one.items()}
     options = {f"{number}.{name}": repr(value) for number, group in enumerate(groups) for name, value in group.items()}
+    options |= {name: repr(value) for name, value in states.items() if name not in tensors}
     options |= {f"{number}.training": repr(module.training) for number, module in enumerate(model.modules())}
     options |= {f"{number}.requires_grad": repr(each.requires_grad) for number, each in enumerate(model.parameters())}
     return tensors, options
@@ -105,10 +161,10 @@ def everything(model, optimizer):
 def same(evidence, model, optimizer, before, unit):
     """Require that all is as it was."""
     tensors, options = everything(model, optimizer)
-    evidence.equal(sorted(tensors), sorted(before[0]), unit=f"as the names {unit}")
+    names = sorted({*tensors, *options} ^ {*before[0], *before[1]})
+    evidence.equal(names, [], unit=f"as the names that only one of both has {unit}")
     for name, value in before[0].items():
         evidence.equal(tensors[name], value, unit=f"as the state {unit}", name=name)
-    evidence.equal(sorted(options), sorted(before[1]), unit=f"as the names of options {unit}")
     name = next((name for name, value in before[1].items() if options[name] != value), "none")
     evidence.equal(options.get(name), before[1].get(name), unit=f"as an option {unit}", name=name)
 
@@ -198,6 +254,32 @@ def test_loading_restores_what_was_saved_in_place(impl, evidence, optimizer, tmp
                 evidence.equal("the same" if kept == objects else "others", "the same", unit="parameters", of=holder)
             tied = "tied" if target[0].weight is target[1].weight else "apart"
             evidence.equal(tied, "tied", unit="weights")
+
+
+@verifies(checkpoint.RESUME)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_what_users_hang_onto_them_goes_along(impl, evidence, schedule, tmp_path):
+    """Under a scheduler, with options, extra state, wrappers and hooks of one's own, training goes on as it would have.
+
+    After three steps at 0.1, halved each time, the rate is 0.0125, and `initial_lr` 0.1.
+    """
+    saved, loaded = surrounded(1, schedule), surrounded(2, schedule)
+    goes_on(*saved, 1.0, -2.0, 3.0, alike=2)
+    if schedule == "exponential":
+        evidence.equal(saved[1].param_groups[0]["lr"], 0.0125, unit="as the rate")
+    for parameter in saved[0]._orig_mod.parameters():
+        parameter.grad = None  # It was frozen half way, and has a state of before.
+    impl.checkpoint.save(tmp_path / "checkpoint", *saved[:2], 3)
+    calls = []
+    loaded[1].register_step_post_hook(lambda *_: calls.append("called"))
+    with guard.watched():
+        evidence.equal(impl.checkpoint.load(tmp_path / "checkpoint", *loaded[:2]), 3, unit="steps")
+    same(evidence, *loaded[:2], everything(*saved[:2]), "after the load")
+    loaded[2].load_state_dict(saved[2].state_dict())
+    for each in (saved, loaded):
+        goes_on(*each, 0.5, 1.5)
+    same(evidence, *loaded[:2], everything(*saved[:2]), "two steps later")
+    evidence.equal(calls, ["called"] * 2, unit="as the calls of a hook")
 
 
 @verifies(checkpoint.RESUME)

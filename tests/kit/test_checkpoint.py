@@ -197,3 +197,138 @@ def test_what_torch_would_let_pass_is_refused(tmp_path, other, words):
     assert all(map(torch.equal, model.parameters(), before[0]))
     assert str(optimizer.state_dict()) == before[1]
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("difference", "word"),
+    [("a buffer less", "average"), ("a buffer more", "variance"), ("another shape", "1.weight"), ("no file", "")],
+)
+def test_an_error_names_file_and_parameter(tmp_path, difference, word):
+    """A name that only one of file and model has, and another shape, are in the message, and so is the file."""
+    path = tmp_path / "checkpoint-7"
+    saved, (model, optimizer) = pair(1.0), pair(2.0)
+    saved[0].register_buffer("average", torch.zeros(3))
+    if difference != "a buffer less":
+        model.register_buffer("average", torch.zeros(3))
+    if difference == "a buffer more":
+        model.register_buffer("variance", torch.zeros(3))
+    if difference == "another shape":
+        model[1] = nn.utils.skip_init(nn.Linear, 2, 3)
+    if difference != "no file":
+        checkpoint.save(path, *saved, 3)
+    with pytest.raises(FileNotFoundError if difference == "no file" else ValueError, match="checkpoint-7") as raised:
+        checkpoint.load(path, model, optimizer)
+    assert word in str(raised.value)
+
+
+def test_files_that_save_did_not_write_are_refused_by_name(tmp_path):
+    """torch's own files, a list and a folder."""
+    model, optimizer = pair(1.0)
+    torch.save(model.state_dict(), tmp_path / "weights-7")
+    torch.save([], tmp_path / "list-7")
+    (tmp_path / "folder-7").mkdir()
+    for name in ("weights-7", "list-7", "folder-7"):
+        with pytest.raises((ValueError, OSError), match=name):
+            checkpoint.load(tmp_path / name, model, optimizer)
+
+
+def test_a_link_stays_a_link(tmp_path):
+    """What it points to is replaced."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "checkpoint")
+    for step in (1, 2):
+        checkpoint.save(tmp_path / "link", *pair(1.0), step)
+        assert (tmp_path / "link").is_symlink()
+        with guard.watched():
+            assert checkpoint.load(tmp_path / "real" / "checkpoint", *pair(2.0)) == step
+    assert [each.name for each in (tmp_path / "real").iterdir()] == ["checkpoint"]
+
+
+EVERY = sorted(
+    name
+    for name, kind in vars(torch.optim).items()
+    if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and name not in ("Optimizer", "SparseAdam")
+)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("rate", ["number", "tensor"])
+def test_every_optimizer_of_torchs_goes_on(tmp_path, name, rate):
+    """Two steps, a save, a load and two steps more are four steps, to the last bit; a rate may be a tensor."""
+
+    def made():
+        weight = nn.Parameter(torch.arange(6.0).reshape(2, 3) / 8)
+        options = {"lr": torch.tensor(0.125) if rate == "tensor" else 0.125}
+        return nn.ParameterList([weight]), getattr(torch.optim, name)([weight], **options)
+
+    def steps(model, optimizer):
+        def loss():
+            optimizer.zero_grad()
+            value = (model[0] - 1).square().sum()
+            value.backward()
+            return value
+
+        for _ in range(2):
+            optimizer.step(loss)
+
+    try:
+        whole = made()
+        steps(*whole)
+    except (ValueError, RuntimeError, TypeError) as error:
+        pytest.skip(f"{name} takes no {rate} as its rate: {error}")
+    with guard.watched():
+        checkpoint.save(tmp_path / "checkpoint", *whole, 2)
+        later = made()
+        checkpoint.load(tmp_path / "checkpoint", *later)
+    assert str(later[1].state_dict()) == str(whole[1].state_dict())
+    for each in (whole, later):
+        steps(*each)
+    assert torch.equal(whole[0][0], later[0][0])
+
+
+class WithCopy(torch.optim.Optimizer):
+    """Steps a float32 copy of each parameter, and rounds that."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 2.0**-10})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                copy = self.state[p].setdefault("copy", p.float())
+                p.copy_(copy.sub_(p.grad, alpha=group["lr"]))
+
+
+def test_float32_state_of_bfloat16_parameters_stays_float32(tmp_path):
+    """Steps of 2⁻¹⁰, which bfloat16 loses beside 1, go on adding up after a load."""
+
+    def made():
+        weight = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+        weight.grad = torch.ones_like(weight)
+        return nn.ParameterList([weight]), WithCopy([weight])
+
+    model, optimizer = made()
+    optimizer.step()
+    checkpoint.save(tmp_path / "checkpoint", model, optimizer, 1)
+    other, to = made()
+    with guard.watched():
+        checkpoint.load(tmp_path / "checkpoint", other, to)
+    for _ in range(7):
+        to.step()
+    assert to.state[other[0]]["copy"].tolist() == [1 - 2.0**-7] * 3
+    assert other[0].tolist() == [1 - 2.0**-7] * 3
+
+
+def test_an_average_of_a_model_goes_along(tmp_path):
+    """torch's AveragedModel has its number of models, and its own copy of the parameters."""
+    model, optimizer = pair(1.0)
+    average = torch.optim.swa_utils.AveragedModel(model)
+    for _ in range(3):
+        average.update_parameters(model)
+    checkpoint.save(tmp_path / "checkpoint", average, optimizer, 3)
+    other = torch.optim.swa_utils.AveragedModel(pair(2.0)[0])
+    with guard.watched():
+        checkpoint.load(tmp_path / "checkpoint", other, torch.optim.Adam(pair(2.0)[0].parameters()))
+    assert other.n_averaged.item() == 3
+    assert all(map(torch.equal, other.parameters(), average.parameters()))

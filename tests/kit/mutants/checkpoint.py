@@ -5,6 +5,7 @@ import copy
 import functools
 import hashlib
 import io
+import json
 import os
 import random
 import shutil
@@ -547,6 +548,190 @@ def seeds_before_it_reads(path, model, optimizer):
     return load(path, model, optimizer)
 
 
+# ---- what users hang onto model and optimizer ----
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def drops_the_first_rates(path, model, optimizer):
+    """Loses `initial_lr`, from which a scheduler that goes on computes its rates."""
+    step = load(path, model, optimizer)
+    for group in optimizer.param_groups:
+        group.pop("initial_lr", None)
+    return step
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def starts_the_schedule_again(path, model, optimizer):
+    """Restores the learning rate from `initial_lr`."""
+    step = load(path, model, optimizer)
+    for group in optimizer.param_groups:
+        group["lr"] = group.get("initial_lr", group["lr"])
+    return step
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def restores_options_it_knows(path, model, optimizer):
+    """Restores the options that the optimizer was made with, and leaves out what schedulers and users have added."""
+    return keeping(path, model, optimizer, *optimizer.defaults)
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def keeps_its_own_first_rates(path, model, optimizer):
+    """Keeps the `initial_lr` that a scheduler has just put there."""
+    before = [group.get("initial_lr") for group in optimizer.param_groups]
+    step = load(path, model, optimizer)
+    for group, rate in zip(optimizer.param_groups, before, strict=True):
+        if rate is not None:
+            group["initial_lr"] = rate
+    return step
+
+
+@mutant("impl.checkpoint.save", caught_by=checkpoint.RESUME, value=True)
+def unwraps_the_model():
+    """Takes what is called `module` or `_orig_mod` inside for the model, and loses what the wrapper itself has."""
+
+    def inside(model):
+        return getattr(model, "module", getattr(model, "_orig_mod", model))
+
+    def saved(path, model, optimizer, step):
+        save(path, inside(model), optimizer, step)
+
+    right.load = lambda path, model, optimizer: load(path, inside(model), optimizer)
+    return saved
+
+
+@mutant("impl.checkpoint.save", caught_by=checkpoint.RESUME, value=True)
+def strips_the_wrappers_names():
+    """Cuts `module.` and `_orig_mod.` out of every name, so that two of them may become one."""
+
+    def short(state):
+        return {name.replace("module.", "").replace("_orig_mod.", ""): value for name, value in state.items()}
+
+    def reading(path):
+        state = read(path)
+        return state | {"model": short(state["model"])}
+
+    def compared(path, state, model, optimizer):
+        wanted = model.state_dict()
+        if set(short(wanted)) != set(state["model"]):
+            raise ValueError(f"{path} does not match")
+        state["model"] = {name: state["model"][next(iter(short({name: 0})))] for name in wanted}
+        compare(path, state, model, optimizer)
+
+    right._read, right._compare = reading, compared
+    return save
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def forgets_extra_state(path, model, optimizer):
+    """Restores tensors by name and nothing else that a module hands over."""
+    with instead(torch.nn.Module, "set_extra_state", lambda self, state: None):
+        modules = {type(module) for module in model.modules() if "set_extra_state" in vars(type(module))}
+        with contextlib.ExitStack() as stack:
+            for kind in modules:
+                stack.enter_context(instead(kind, "set_extra_state", lambda self, state: None))
+            return load(path, model, optimizer)
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def goes_back_to_training(path, model, optimizer):
+    """Puts every module into training mode, also one that is meant to stay in evaluation mode."""
+    step = load(path, model, optimizer)
+    model.train()
+    return step
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def thaws_what_is_frozen(path, model, optimizer):
+    """Lets every parameter learn."""
+    step = load(path, model, optimizer)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    return step
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def drops_the_hooks(path, model, optimizer):
+    """Empties the optimizer as if it were new, and its hooks with it."""
+    step = load(path, model, optimizer)
+    optimizer._optimizer_step_post_hooks.clear()
+    return step
+
+
+# ---- look-alikes ----
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def matches_state_by_shape(path, model, optimizer):
+    """Gives each parameter the optimizer's state of one that has its shape."""
+    step = load(path, model, optimizer)
+    first = {}
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor) and value.dim():
+                state[name] = first.setdefault((name, parameter.shape), value).clone()
+    return step
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def ties_what_is_equal(path, model, optimizer):
+    """Lets parameters that have the same values share their memory from then on."""
+    step = load(path, model, optimizer)
+    seen = []
+    for parameter in model.parameters():
+        alike = [other for other in seen if torch.equal(other, parameter)]
+        parameter.data = alike[0].data if alike else parameter.data
+        seen.append(parameter)
+    return step
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def ties_states_that_are_equal(path, model, optimizer):
+    """Lets parameters whose momenta have the same values share them from then on."""
+    step = load(path, model, optimizer)
+    seen = []
+    for state in optimizer.state.values():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor):
+                alike = [other for other in seen if torch.equal(other, value)]
+                state[name] = alike[0] if alike else value
+                seen.append(state[name])
+    return step
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME, value=True)
+def caches_files_by_size():
+    """Takes a file of the same path and size for the one that it has read before."""
+    files = {}
+
+    def reading(path):
+        content = path.read_bytes()
+        files.setdefault((str(path), len(content)), content)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, path.name).write_bytes(files[str(path), len(content)])
+            return read(Path(folder, path.name))
+
+    def loaded(path, model, optimizer):
+        with instead(right, "_read", reading):
+            return load(path, model, optimizer)
+
+    return loaded
+
+
+@mutant("impl.checkpoint.load", caught_by=checkpoint.RESUME)
+def restores_the_first_group_only(path, model, optimizer):
+    """Restores the options of the first group, and takes those for every other group's."""
+    step = load(path, model, optimizer)
+    first = {name: value for name, value in optimizer.param_groups[0].items() if name != "params"}
+    for group in optimizer.param_groups[1:]:
+        group.update(first)
+    return step
+
+
+@mutant("impl.checkpoint.save", caught_by=checkpoint.RESUME)
+def keeps_no_state_of_frozen_ones(path, model, optimizer, step):
+    """Leaves out the optimizer's state of parameters that have no gradient now."""
+    kept = {p: optimizer.state.pop(p) for p in list(optimizer.state) if p.grad is None}
+    save(path, model, optimizer, step)
+    optimizer.state.update(kept)
+
+
 # ---- right ones ----
 @twin("impl.checkpoint.save", value=True)
 def relies_on_the_checksums_of_zip():
@@ -662,7 +847,12 @@ def copies_value_by_value(path, model, optimizer):
     compare(path, state, model, optimizer)
     with torch.no_grad():
         for name, value in model.state_dict(keep_vars=True).items():
-            value.copy_(state["model"][name])
+            if isinstance(value, torch.Tensor):
+                value.copy_(state["model"][name])
+        for name, module in model.named_modules():
+            extra = f"{name}.{torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX}".removeprefix(".")
+            if extra in state["model"]:
+                module.set_extra_state(state["model"][extra])
         for name, parameter in model.named_parameters():
             if not parameter.requires_grad:
                 parameter.data = state["model"][name].clone()
@@ -690,3 +880,83 @@ def raises_errors_of_its_own(path, model, optimizer):
 def refuses_under_no_grad():
     """Does it all without gradients."""
     return functools.wraps(load)(torch.no_grad()(load))
+
+
+@twin("impl.checkpoint.load")
+def tries_it_on_a_copy(path, model, optimizer):
+    """Loads into copies of model and optimizer first, and touches their originals only where that went well."""
+    states = {name: get() for name, (get, _) in STREAMS.items()}
+    load(path, *copy.deepcopy((model, optimizer)))
+    for name, (_, put) in STREAMS.items():
+        put(states[name])
+    return load(path, model, optimizer)
+
+
+@twin("impl.checkpoint.load")
+def sees_through_wrappers(path, model, optimizer):
+    """Loads a wrapped model's checkpoint into the model without its wrapper, and the other way round."""
+
+    def short(name):
+        return name.replace("_orig_mod.", "").replace("module.", "")
+
+    def compared(path, state, model, optimizer):
+        wanted, saved = list(model.state_dict()), state["model"]
+        if set(wanted) != set(saved) and sorted(map(short, wanted)) == sorted(map(short, saved)):
+            by_name = {short(name): value for name, value in saved.items()}
+            state["model"] = {name: by_name[short(name)] for name in wanted}
+        compare(path, state, model, optimizer)
+
+    with instead(right, "_compare", compared):
+        return load(path, model, optimizer)
+
+
+def spelled(value):
+    """Return what JSON can hold of plain data."""
+    if isinstance(value, torch.Tensor):
+        content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).tolist() if value.numel() else []
+        return {"tensor": content, "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+    if isinstance(value, dict):
+        return {"pairs": [[spelled(each) for each in pair] for pair in value.items()]}
+    if isinstance(value, list | tuple):
+        return {type(value).__name__: [spelled(each) for each in value]}
+    if type(value) not in (int, float, str, bool, type(None)):
+        raise TypeError(f"cannot write {type(value).__name__}")
+    return value
+
+
+def understood(value):
+    """Return the plain data that JSON holds."""
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        content = torch.tensor(value["tensor"], dtype=torch.uint8)
+        return content.view(getattr(torch, value["dtype"])).reshape(value["shape"])
+    if "pairs" in value:
+        return {understood(name): understood(each) for name, each in value["pairs"]}
+    ((kind, content),) = value.items()
+    return {"list": list, "tuple": tuple}[kind](map(understood, content))
+
+
+@twin("impl.checkpoint.save", value=True)
+def writes_text():
+    """Writes JSON, and reads it without torch.load."""
+
+    def writing(state, file):
+        file.write(json.dumps(spelled(state)).encode())
+
+    def saved(path, model, optimizer, step):
+        with (
+            instead(torch, "save", writing),
+            instead(torch.serialization, "get_unsafe_globals_in_checkpoint", lambda file: []),
+        ):
+            save(path, model, optimizer, step)
+
+    def reading(file, **options):
+        return understood(json.loads(file.read()))
+
+    def loaded(path, model, optimizer):
+        with instead(torch, "load", reading):
+            return load(path, model, optimizer)
+
+    right.load = loaded
+    return saved
