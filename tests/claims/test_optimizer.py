@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -20,7 +20,9 @@ from spec.instruments import allocator
 from spec.updates import Followed, exactly
 
 NAMES = ("SGD", "AdaGrad")
-SHAPES = ((), (7,), (4, 5), (0, 3), (2, 1, 3))  # one parameter of each, where nothing else is said
+# Where nothing else is said there is one parameter of each shape; of those alike, two have the same dtype as well.
+SHAPES = ((), (4, 5), (4, 5), (0, 3), (4, 5), (7,), (2, 1, 3))
+ALIKE = {"options": {}, "shapes": ((2, 3),) * 4, "seed": 0}
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 PRECISE = DTYPES[:2]
 NOTHING = {"SGD": {"eps": None}, "AdaGrad": {}}  # what a Followed has to know where no option is given
@@ -168,7 +170,7 @@ def places_of(parameters, group):
 
 
 def stepped(impl, name, seed, device):
-    """Return parameters of two groups and their optimizer, after a step that one of them had no gradient for."""
+    """Return parameters of two groups and their optimizer; one has made no step, and one is frozen since."""
     draw = Draw(seed, device)
     parameters = draw.parameters(dtypes_of(device))
     groups = [{"params": parameters[:2]}, {"params": parameters[2:], "lr": 0.5}]
@@ -176,18 +178,21 @@ def stepped(impl, name, seed, device):
     draw.gradients(parameters[:-1], missing=0)
     stepping.step()
     stepping.zero_grad()
+    parameters[1].requires_grad_(False)
     return parameters, stepping
 
 
 def given_gradients(parameters):
-    """Give all parameters but the last a gradient, and return how many bytes that takes."""
-    for parameter in parameters[:-1]:
+    """Give all parameters but the last but one a gradient, and return how many bytes that takes."""
+    chosen = [*parameters[:-2], parameters[-1]]
+    for parameter in chosen:
         parameter.grad = torch.ones_like(parameter)
-    return sum(parameter.numel() * parameter.element_size() for parameter in parameters[:-1])
+    return sum(parameter.numel() * parameter.element_size() for parameter in chosen)
 
 
 @verifies(optimizer.ADAGRAD)
 @given(options=st.adaptive_options, by_name=st.yes_or_no, shapes=st.parameter_shapes, seed=st.seeds)
+@example(by_name=True, **ALIKE)
 def test_each_step_follows_the_rule(impl, evidence, device, options, by_name, shapes, seed):
     """Over five steps, with gradients from 1e-6 to 1e6, p moves by −lr·g/√(G + ε) and G is the sum of g²."""
     draw = Draw(seed, device)
@@ -229,15 +234,19 @@ def test_without_eps_it_is_torchs(impl, evidence, device, seed):
 @verifies(optimizer.ADAGRAD)
 @pytest.mark.parametrize("way", ["state dict", "deep copy", "file", "copied optimizer"])
 def test_the_sums_go_along(impl, evidence, way):
-    """After a trip through state_dict, a deep copy or a file, options and sums are the same, and go on in use."""
+    """After a trip through state_dict, a deep copy or a file, options and sums are the same, and go on in use.
+
+    Of two parameters of the same shape and dtype the sums are equal until then, and go on by gradients of their own.
+    """
     draw = Draw(3)
     parameters = draw.parameters(PRECISE)
-    groups = [{"params": parameters[:2], "lr": 0.5}, {"params": parameters[2:], "eps": 1e-2}]
-    options = [{"lr": 0.5}] * 2 + [{"lr": 0.25, "eps": 1e-2}] * 3
+    groups = [{"params": parameters[:2], "lr": 0.5, "note": "kept"}, {"params": parameters[2:], "eps": 1e-2}]
+    options = [{"lr": 0.5}] * 2 + [{"lr": 0.25, "eps": 1e-2}] * (len(parameters) - 2)
     followed = [Followed(parameter, **option) for parameter, option in zip(parameters, options, strict=True)]
     stepping = impl.optimizer.AdaGrad(groups, lr=0.25)
     for _ in range(3):
-        draw.gradients(parameters)
+        draw.gradients(parameters, missing=0)
+        parameters[4].grad = parameters[2].grad.clone()
         moves(evidence, followed, stepping.step)
     if way == "copied optimizer":
         stepping = copy.deepcopy(stepping)
@@ -250,6 +259,7 @@ def test_the_sums_go_along(impl, evidence, way):
         stepping.load_state_dict(kept)
     for each, parameter in zip(followed, parameters, strict=True):
         each.parameter = parameter
+    evidence.equal(stepping.param_groups[0].get("note"), "kept", unit="as an option of one's own")
     adds_up(evidence, followed, stepping)
     for _ in range(2):
         draw.gradients(parameters)
@@ -304,6 +314,7 @@ def test_large_parameters_too(impl, evidence, device):
 
 @verifies(optimizer.ACCUMULATOR)
 @given(options=st.adaptive_options, shapes=st.parameter_shapes, seed=st.seeds)
+@example(**ALIKE)
 def test_sums_never_shrink(impl, evidence, device, options, shapes, seed):
     """From 0 on, no element of G becomes less in any step, and without a gradient none becomes more."""
     draw = Draw(seed, device)
@@ -394,7 +405,7 @@ def test_each_parameter_moves_once_by_its_groups_options(impl, evidence, device,
     draw.gradients(parameters)
     moves(evidence, followed, stepping.step)
     held = [places_of(parameters, group) for group in stepping.param_groups]
-    evidence.equal(held, [[0, 1], [2], [3, 4]], unit="as the parameters of each group")
+    evidence.equal(held, [[0, 1], [2], [*range(3, len(SHAPES))]], unit="as the parameters of each group")
     evidence.equal(stepping.param_groups[1].get("note"), "kept", unit="as an option of one's own")
 
 
@@ -418,6 +429,35 @@ def test_a_model_with_shared_frozen_and_unused_parameters(impl, evidence, device
         model[2](model[1](model[0](x))).sum().backward()
         moves(evidence, followed, stepping.step)
     evidence.equal(model[0].weight is model[1].weight, True, unit="that it is shared")
+
+
+@verifies(optimizer.GROUPS)
+@pytest.mark.parametrize("name", NAMES)
+def test_look_alikes_go_their_own_ways(impl, evidence, device, name):
+    """Parameters that have the same values, even gradients, groups of the same options, and two optimizers do not mix.
+
+    Both optimizers hold three of the parameters, and the second is made before the first gets its last group.
+    """
+    draw, rule, make = Draw(12, device), NOTHING[name], getattr(impl.optimizer, name)
+    start = draw.tensor((3, 3), torch.float32)
+    parameters = [nn.Parameter(start.clone()) for _ in range(5)]
+    first = make([{"params": parameters[:2]}, {"params": parameters[2:4]}], lr=0.5)
+    second = make(parameters[1:4], lr=0.25)
+    first.add_param_group({"params": parameters[4:]})
+    both = [
+        (first, [Followed(parameter, lr=0.5, **rule) for parameter in parameters]),
+        (second, [Followed(parameter, lr=0.25, **rule) for parameter in parameters[1:4]]),
+    ]
+    for parameter in parameters:
+        parameter.grad = parameters[0].grad if parameters[0].grad is not None else torch.ones_like(parameter)
+    for _ in range(3):
+        for stepping, followed in both:
+            moves(evidence, followed, stepping.step)
+        draw.gradients(parameters, missing=0)
+        parameters[1].grad = None
+    if name == "AdaGrad":
+        for stepping, followed in both:
+            adds_up(evidence, followed, stepping)
 
 
 @verifies(optimizer.GROUPS)
@@ -584,7 +624,7 @@ def test_the_gradients_memory_is_given_back(impl, evidence, device, name, seed, 
     evidence.equal(made - left, size, unit="bytes freed")
     evidence.equal([parameter.grad is None for parameter in parameters], [True] * len(parameters), unit="as None")
     given_gradients(parameters)
-    held = [StorageWeakRef(parameter.grad.untyped_storage()) for parameter in parameters[:-1]]
+    held = [StorageWeakRef(parameter.grad.untyped_storage()) for parameter in parameters if parameter.grad is not None]
     stepping.step()
     stepping.zero_grad()
     evidence.equal([storage.expired() for storage in held], [True] * len(held), unit="that nothing else holds them")

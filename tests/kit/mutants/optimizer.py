@@ -1146,3 +1146,276 @@ def drops_gradients_itself(self, set_to_none=True):
                 p.grad.fill_(0)
             elif p.grad is not None:
                 p.grad = None
+
+
+# ---- look-alikes ----
+@mutant("impl.optimizer.AdaGrad", caught_by=(optimizer.ADAGRAD, optimizer.ACCUMULATOR))
+class SharesSumsByShape(AdaGrad):
+    """Has one sum for all parameters of a shape and dtype."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        sums = self.__dict__.setdefault("sums", {})
+        for p in parameters_of(self):
+            if p.grad is not None:
+                zeros = self.state[p].get("g2", torch.zeros_like(p))
+                self.state[p]["g2"] = sums.setdefault((p.shape, p.dtype), zeros)
+        return super().step(closure)
+
+
+@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
+class LoadsSumsByShape(AdaGrad):
+    """Gives each parameter the first loaded sum of its shape and dtype, and not the one of its number."""
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        first = {}
+        for p in parameters_of(self):
+            if "g2" in self.state[p]:
+                g2 = first.setdefault((p.shape, p.dtype), self.state[p]["g2"])
+                self.state[p]["g2"] = g2.clone()
+
+
+@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
+class LoadsOneSumForEqualOnes(AdaGrad):
+    """Lets parameters share a sum where those that are loaded have equal values."""
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        sums = []
+        for p in parameters_of(self):
+            if "g2" in self.state[p]:
+                g2 = self.state[p]["g2"]
+                alike = [other for other in sums if other.dtype == g2.dtype and torch.equal(other, g2)]
+                self.state[p]["g2"] = alike[0] if alike else g2
+                sums.append(self.state[p]["g2"])
+
+
+@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
+def keeps_the_sum_with_the_parameter():
+    """Hangs the sum on the parameter, where a second optimizer finds it."""
+
+    def total(p, state, g):
+        if not hasattr(p, "squares"):
+            p.squares = state.get("g2", torch.zeros_like(p))
+        p.squares = state["g2"] = p.squares + g * g
+        return state["g2"]
+
+    def update(p, g, state, group):
+        p.sub_(group["lr"] * g / root(total(p, state, g), group))
+
+    return by(update)
+
+
+@mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
+def steps_equal_parameters_once():
+    """Takes parameters of equal values for one that is shared."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        seen = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None and (p.grad.is_sparse or p.is_complex()):
+                    raise RuntimeError("sparse and complex")
+                if p.grad is not None and not any(p.dtype == q.dtype and torch.equal(p, q) for q in seen):
+                    seen.append(p.clone())
+                    p.sub_(group["lr"] * p.grad)
+        return loss
+
+    return step
+
+
+@mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
+def steps_equal_gradients_once():
+    """Takes a gradient that several parameters have for one that was seen already."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        seen = set()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None and (p.grad.is_sparse or p.is_complex()):
+                    raise RuntimeError("sparse and complex")
+                if p.grad is not None and id(p.grad) not in seen:
+                    seen.add(id(p.grad))
+                    p.sub_(group["lr"] * p.grad)
+        return loss
+
+    return step
+
+
+@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
+def finds_groups_by_their_rate():
+    """Keeps its groups under their learning rates, and so the last one of those that have the same."""
+
+    def step(self, closure=None):
+        groups = self.param_groups
+        self.param_groups = list({group["lr"]: group for group in groups}.values())
+        try:
+            return adagrad_step(self, closure)
+        finally:
+            self.param_groups = groups
+
+    return step
+
+
+DEFAULTS = {}
+
+
+@mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
+class SharesDefaults(SGD):
+    """Keeps the options given for all with the class, where the next optimizer changes them."""
+
+    def __init__(self, params, lr=0.01):
+        super().__init__(params, lr)
+        DEFAULTS.update(self.defaults)
+        self.defaults = DEFAULTS
+
+
+@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
+def keeps_squares_of_a_gradient():
+    """Squares a gradient once, and finds the square again by the gradient's address."""
+    squares = {}
+
+    def total(state, g):
+        square = squares.setdefault((g.data_ptr(), g.shape, g.dtype), g * g)
+        state["g2"] = state["g2"] + square if "g2" in state else square.clone()
+        return state["g2"]
+
+    return adagrad(root, total=total)
+
+
+@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
+def finds_sums_by_number():
+    """Keeps the sums in a list, one for each gradient that there is, so that they move up where one is missing."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        learning = [(p, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
+        sums = [state["g2"] for state in self.state.values() if "g2" in state]
+        for number, (p, group) in enumerate(learning):
+            if p.grad.is_sparse or p.is_complex():
+                raise RuntimeError("sparse and complex")
+            if number < len(sums) and sums[number].shape == p.shape and sums[number].dtype == p.dtype:
+                self.state[p]["g2"] = sums[number]
+            p.sub_(group["lr"] * p.grad / root(summed(self.state[p], p.grad), group))
+        return loss
+
+    return step
+
+
+# ---- what users hang onto it ----
+@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
+def steps_by_the_first_rates():
+    """Goes back to `initial_lr` where a scheduler has left one."""
+
+    def step(self, closure=None):
+        rates = [group["lr"] for group in self.param_groups]
+        for group in self.param_groups:
+            group["lr"] = group.get("initial_lr", group["lr"])
+        loss = adagrad_step(self, closure)
+        for group, rate in zip(self.param_groups, rates, strict=True):
+            group["lr"] = rate
+        return loss
+
+    return step
+
+
+@mutant("impl.optimizer.SGD.zero_grad", caught_by=optimizer.ZERO_GRAD)
+def clears_what_learns(self, set_to_none=True):
+    """Leaves the gradients of parameters that were frozen since."""
+    for p in parameters_of(self):
+        if p.requires_grad and p.grad is not None:
+            if set_to_none:
+                p.grad = None
+            else:
+                p.grad.zero_()
+
+
+@mutant("impl.optimizer.AdaGrad.zero_grad", caught_by=optimizer.ZERO_GRAD)
+def clears_what_has_state(self, set_to_none=True):
+    """Leaves the gradients of parameters that it keeps no sum for."""
+    for p in list(self.state):
+        if p.grad is not None:
+            if set_to_none:
+                p.grad = None
+            else:
+                p.grad.zero_()
+
+
+@mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
+class DropsOptionsOfOnesOwn(SGD):
+    """Keeps of a group the options that it knows."""
+
+    def add_param_group(self, param_group):
+        super().add_param_group({name: value for name, value in param_group.items() if name in ("params", "lr")})
+
+
+@mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
+class LoadsOptionsItKnows(AdaGrad):
+    """Keeps of a loaded group the options that it knows, and loses what schedulers and users have added."""
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            for name in set(group) - {"params", "lr", "eps"}:
+                del group[name]
+
+
+@twin("impl.optimizer.AdaGrad")
+class StacksParametersThatAreAlike(AdaGrad):
+    """Steps parameters of one shape and dtype together, stacked, each with its own sum and its own options."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        buckets = {}
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    if p.is_complex() or p.grad.is_sparse:
+                        raise RuntimeError("sparse and complex")
+                    buckets.setdefault((p.shape, p.dtype), []).append((p, group))
+        for bucket in buckets.values():
+            old = [self.state[p].get("g2", torch.zeros_like(p)) for p, _ in bucket]
+            g, g2 = torch.stack([p.grad for p, _ in bucket]), torch.stack(old)
+            g2 = g2 + g * g
+            roots = torch.stack([total + group["eps"] for total, (_, group) in zip(g2, bucket, strict=True)]).sqrt()
+            for (p, group), total, move in zip(bucket, g2, g / roots, strict=True):
+                self.state[p]["g2"] = total.clone()
+                p.sub_(move, alpha=group["lr"])
+        return loss
+
+
+@twin("impl.optimizer.AdaGrad")
+class KeepsSumsUnderIds(AdaGrad):
+    """Finds the sums in a dictionary of its own, by the parameter's id, and shows the same tensors as its state."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        sums = self.__dict__.setdefault("sums", {})
+        for p in parameters_of(self):
+            if id(p) in sums and sums[id(p)][0] is p and "g2" not in self.state[p]:
+                self.state[p]["g2"] = sums[id(p)][1]
+        loss = super().step(closure)
+        sums.update({id(p): (p, self.state[p]["g2"]) for p in parameters_of(self) if "g2" in self.state[p]})
+        return loss
+
+
+@twin("impl.optimizer.SGD")
+class BorrowsTorchs(torch.optim.SGD):
+    """Is torch's own SGD, by another name and with torch's options, of which it uses the rate alone."""
+
+    def __init__(self, params, lr=0.01):
+        super().__init__(params, lr=lr, foreach=True)
+        for group in [*self.param_groups]:
+            if group["lr"] < 0:
+                raise ValueError("negative")
