@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from spec import bounds
 from spec import strategies as st
@@ -68,6 +68,7 @@ def offered(ids, source):
 
 @verifies(data.MEMMAP)
 @given(dtype=st.token_dtypes, places=st.fractions, source=st.token_sources)
+@example(dtype=np.dtype("u2"), places=[3, 3, 3, 0, 0], source="list")
 def test_what_was_written_comes_back(impl, evidence, folder, dtype, places, source):
     """Ids of the whole range of a dtype, from any source, are the file's bytes, and the mapped array equals them."""
     ids, path = spread(dtype, places), folder / "tokens.bin"
@@ -84,9 +85,10 @@ def test_each_dtype_is_written_as_it_is_named(impl, evidence, folder):
     path = folder / "tokens.npy"
     for code in CODES:
         ids = spread(np.dtype(code), SCATTERED)
-        impl.data.write_tokens(path, ids, np.dtype(code))
-        evidence.equal(path.read_bytes(), np.array(ids, code).tobytes(), unit="in the file", tokens=code)
-        evidence.equal(impl.data.open_tokens(path, np.dtype(code)).tolist(), ids, unit="ids", tokens=code)
+        for order in (ids, ids[::-1]):  # The second file is as long as the first one, under the same name.
+            impl.data.write_tokens(path, order, np.dtype(code))
+            evidence.equal(path.read_bytes(), np.array(order, code).tobytes(), unit="in the file", tokens=code)
+            evidence.equal(impl.data.open_tokens(path, np.dtype(code)).tolist(), order, unit="ids", tokens=code)
 
 
 @verifies(data.MEMMAP)
@@ -244,6 +246,7 @@ def test_only_what_is_touched_is_loaded(impl, evidence, folder):
 
 @verifies(data.BATCHES)
 @given(dtype=st.token_dtypes, sizes=st.windows, seed=st.seeds)
+@example(dtype=np.dtype("u2"), sizes=(3, 5, 3), seed=0)
 def test_a_batch_is_windows_of_the_data(impl, evidence, device, dtype, sizes, seed):
     """Each row is a window of the tokens, as int64 that an embedding takes, on the device, and a copy."""
     length, more, batch_size = sizes
@@ -282,6 +285,12 @@ def test_every_window_is_equally_likely(impl, evidence, seed):
         shares = torch.from_numpy(np.bincount(outcomes, minlength=starts) / len(outcomes))
         tolerance = bounds.bounded_mean((1 - 1 / starts) / starts, 1.0, len(outcomes))
         evidence.close(shares, predicted, tolerance=tolerance, unit=unit)
+    repeated = np.array([0, 0, 0, 1, 1, 0], np.uint16)  # Windows of two that are alike, and such as begin alike.
+    rows = impl.data.sample_batch(repeated, draws, 2, generator=generator)
+    for window, count in {(0, 0): 2, (0, 1): 1, (1, 1): 1, (1, 0): 1}.items():
+        share = float((rows == torch.tensor(window)).all(1).double().mean())
+        tolerance = bounds.bounded_mean(count / 5 * (1 - count / 5), 1.0, draws)
+        evidence.close(share, count / 5, tolerance=tolerance, unit="as a repeated window's share", window=window)
     distinct = len(impl.data.sample_batch(np.arange(400), 256, 1, generator=generator).unique())
     evidence.at_most(distinct, 255, unit="windows of 256 draws from 400, but for one chance in 10⁴⁷")
 
@@ -345,6 +354,10 @@ def test_the_only_window_is_drawn(impl, evidence):
     wide = np.arange(5)
     draw(wide, 1, 5).zero_()
     evidence.equal(wide.tolist(), [0, 1, 2, 3, 4], unit="as the tokens, once the batch is overwritten")
+    alike = np.array([0, 8, 8, 8, 8])
+    evidence.equal(draw(alike, 1, 5), torch.tensor([[0, 8, 8, 8, 8]]), unit="windows of others that begin alike")
+    wide[1:] = 9
+    evidence.equal(draw(wide, 1, 5), torch.tensor([[0, 9, 9, 9, 9]]), unit="windows once the tokens are others")
     for length in (6, 7, 100):
         evidence.raises(ValueError, lambda length=length: draw(tokens, 1, length), length=length, tokens=5)
     evidence.raises(ValueError, lambda: draw(tokens[:0], 1, 1), tokens=0)

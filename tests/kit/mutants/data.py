@@ -454,3 +454,150 @@ def returns_a_kind_of_memmap(path, dtype=None):
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
                 whole[:6]
     return open_tokens(path, dtype).view(Tokens)
+
+
+# ---- look-alikes ----
+@mutant("impl.data.open_tokens", caught_by=data.MEMMAP, value=True)
+def remembers_what_it_opened():
+    """Gives the same mapping again for a path, dtype and size, whatever was written there since."""
+    opened = {}
+
+    def remembering(path, dtype=None):
+        key = str(path), str(np.dtype(dtype)) if dtype is not None else None
+        tokens = open_tokens(path, dtype)
+        return opened.setdefault((*key, len(tokens)), tokens)
+
+    return remembering
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def draws_among_distinct_windows(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Draws among windows that differ, so that one which the data repeats is no likelier than another."""
+    sample_batch(tokens, 0, sequence_length)
+    if sequence_length == 0 or not 0 <= batch_size or len(tokens) > 10**4:
+        return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+    windows = np.unique(np.lib.stride_tricks.sliding_window_view(tokens, sequence_length), axis=0)
+    chosen = torch.randint(len(windows), (batch_size,), generator=generator)
+    return torch.from_numpy(windows[chosen.numpy()].astype(np.int64)).to(device)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def finds_windows_by_their_first_id(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Draws a token, and starts where the data has it first."""
+    if len(tokens) > 10**4 or sequence_length == 0:
+        return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+    batch = sample_batch(tokens, batch_size, sequence_length, generator=generator)
+    starts = [int(np.flatnonzero(tokens == np.array(row[0]).astype(tokens.dtype))[0]) for row in batch.numpy()]
+    rows = [torch.from_numpy(tokens[start : start + sequence_length].astype(np.int64)) for start in starts]
+    return (torch.stack(rows) if rows else batch).to(device)
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES, value=True)
+def converts_tokens_once():
+    """Keeps the int64 copy of tokens in memory, found again by the array's identity."""
+    copies = {}
+
+    def converting(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+        if not isinstance(tokens, np.memmap) and np.ndim(tokens) == 1 and 0 < len(tokens) < 10**5:
+            copy = copies.setdefault(id(tokens), (tokens, np.array(tokens)))
+            tokens = copy[1]
+        return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+
+    return converting
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES, value=True)
+def converts_tokens_of_a_kind_once():
+    """Keeps the copy of tokens in memory under their number and dtype, which others may have as well."""
+    copies = {}
+
+    def converting(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+        if not isinstance(tokens, np.memmap) and np.ndim(tokens) == 1 and 0 < len(tokens) < 10**5:
+            tokens = copies.setdefault((len(tokens), tokens.dtype, int(tokens[0])), np.array(tokens))
+        return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+
+    return converting
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES, value=True)
+def writes_into_the_last_batch():
+    """Returns one tensor for every batch of a shape, which the next one overwrites."""
+    batches = {}
+
+    def reusing(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+        batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+        return batches.setdefault((batch.shape, str(device)), batch).copy_(batch)
+
+    return reusing
+
+
+@mutant("impl.data.sample_batch", caught_by=data.BATCHES)
+def lays_square_batches_the_other_way(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Asks whether the shape is right, and so does not notice a transposed batch of as many windows as tokens."""
+    batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device).T
+    return batch if tuple(batch.shape) == (batch_size, sequence_length) else batch.T
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def drops_what_repeats(path, tokens, dtype=np.uint16):
+    """Writes an id once where it comes several times in a row."""
+    ids = list(tokens)
+    write_tokens(path, ids, dtype)
+    kept = [id for id, before in zip(ids, [None, *ids], strict=False) if before is None or id != before]
+    write_tokens(path, kept, dtype)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def adds_to_what_is_there(path, tokens, dtype=np.uint16):
+    """Writes behind what an earlier call has written."""
+    before = Path(path).read_bytes() if Path(path).exists() else b""
+    write_tokens(path, tokens, dtype)
+    Path(path).write_bytes(before + Path(path).read_bytes())
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def leaves_the_rest_of_a_longer_file(path, tokens, dtype=np.uint16):
+    """Writes over the first bytes of an earlier file, and does not cut it."""
+    before = Path(path).read_bytes() if Path(path).exists() else b""
+    write_tokens(path, tokens, dtype)
+    new = Path(path).read_bytes()
+    Path(path).write_bytes(new + before[len(new) :])
+
+
+@twin("impl.data.sample_batch")
+def looks_windows_up_in_a_view(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+    """Takes rows of the view of all windows that overlap, of which none is copied but those that are drawn."""
+    sample_batch(tokens, min(batch_size, 0), sequence_length)
+    windows = np.lib.stride_tricks.sliding_window_view(np.asarray(tokens), sequence_length)
+    starts = torch.randint(0, windows.shape[0], (index(batch_size),), generator=generator)
+    return torch.from_numpy(windows[starts.numpy()].astype(np.int64)).to(device)
+
+
+@twin("impl.data.sample_batch", value=True)
+def remembers_the_last_tokens():
+    """Keeps what it has found out of an array, while that is the same object: its size, and no value of it."""
+    known = {}
+
+    def remembering(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
+        if known.get("tokens") is not tokens:
+            known.update(tokens=tokens, count=len(tokens))
+        starts = known["count"] - index(sequence_length) + 1
+        if starts < 1:
+            raise ValueError("shorter than a window")
+        return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
+
+    return remembering
+
+
+@twin("impl.data.open_tokens", value=True)
+def remembers_files_that_stay():
+    """Gives a mapping again while the file's number, size and time of writing are the same."""
+    opened = {}
+
+    def remembering(path, dtype=None):
+        file = os.stat(path)
+        key = file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns
+        tokens = open_tokens(path, dtype)
+        return opened.setdefault((*key, tokens.dtype.str, tokens.offset), tokens)
+
+    return remembering
