@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from spec import bounds, steps, streams
 from spec import strategies as st
@@ -20,17 +20,21 @@ BACKWARDS = "undoing the steps of SGD from the weights at the end"
 
 
 class Batches:
-    """Gives out batches of inputs within ±½ with normal targets, and keeps what was asked for and given."""
+    """Gives out batches of inputs within ±½ with normal targets, and keeps what was asked for and given.
 
-    def __init__(self, dim, seed):
-        self.dim, self.generator = dim, streams.seeded(seed)
+    With `one` it gives out the tensors of the first batch each time.
+    """
+
+    def __init__(self, dim, seed, *, one=False):
+        self.dim, self.generator, self.one = dim, streams.seeded(seed), one
         self.asked, self.given, self.copies = [], [], []
 
     def __call__(self, batch_size):
         self.asked.append(batch_size)
         points = max(int(batch_size), 0)  # to refuse fewer is the implementation's part
         x = torch.rand(points, self.dim, generator=self.generator) - 0.5
-        self.given.append((x, torch.randn(points, generator=self.generator)))
+        drawn = x, torch.randn(points, generator=self.generator)
+        self.given.append(self.given[0] if self.one and self.given else drawn)
         self.copies.append(tuple(tensor.clone() for tensor in self.given[-1]))
         return self.given[-1]
 
@@ -169,6 +173,8 @@ def test_without_layers_the_head_is_left(impl, evidence, device, points, width, 
 @given(
     width=st.small, layers=st.up_to_two, points=st.small, length=st.up_to_three, lr=st.rates_of_descent, seed=st.seeds
 )
+@example(width=3, layers=2, points=3, length=2, lr=0.0005, seed=0)
+@example(width=1, layers=1, points=1, length=0, lr=0.0005, seed=0)
 def test_every_step_is_one_of_sgd(impl, evidence, width, layers, points, length, lr, seed):
     """Each step moves a network of `num_layers` by −lr times its gradient on the next batch of `batch_size`."""
     batches = Batches(width, seed)
@@ -194,6 +200,29 @@ def test_long_runs_wide_layers_and_large_batches(impl, evidence, width, layers, 
     asks_for(evidence, batches, points, length)
     weights_are(evidence, trained.model, width, layers)
     follows(evidence, trained, batches, length, lr)
+
+
+@verifies(training.ARGUMENTS)
+@pytest.mark.parametrize("lr", [0.0005, 0.0])
+def test_a_batch_that_comes_again_is_trained_on_again(impl, evidence, lr):
+    """Where each batch is the same one, each step is one of SGD on it, also where the losses are all equal."""
+    batches = Batches(3, 0, one=True)
+    trained = run(impl, batches, 0, **SIZES | {"steps": 4, "lr": lr})
+    follows(evidence, trained, batches, 4, lr)
+
+
+@verifies(training.ARGUMENTS)
+def test_a_run_within_a_run_has_a_model_of_its_own(impl, evidence):
+    """Whoever gives out the batches may train a model of the same sizes meanwhile."""
+    outer, inner = Batches(3, 0), Batches(3, 1)
+    within = []
+
+    def get_batch(batch_size):
+        within.append(impl.training.train(inner, **SIZES | {"steps": 1}))
+        return outer(batch_size)
+
+    follows(evidence, run(impl, get_batch, 0, **SIZES), outer, SIZES["steps"], SIZES["lr"])
+    follows(evidence, within[0], inner, 1, SIZES["lr"])
 
 
 @verifies(training.ARGUMENTS)

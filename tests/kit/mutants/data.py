@@ -474,7 +474,7 @@ def remembers_what_it_opened():
 def draws_among_distinct_windows(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
     """Draws among windows that differ, so that one which the data repeats is no likelier than another."""
     sample_batch(tokens, 0, sequence_length)
-    if sequence_length == 0 or not 0 <= batch_size or len(tokens) > 10**4:
+    if sequence_length == 0 or not batch_size >= 0 or len(tokens) > 10**4:
         return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
     windows = np.unique(np.lib.stride_tricks.sliding_window_view(tokens, sequence_length), axis=0)
     chosen = torch.randint(len(windows), (batch_size,), generator=generator)

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -509,3 +510,133 @@ def takes_more_arguments(get_batch, *, seed=None, log_every=10, **arguments):
         return x.clone(), y.clone()
 
     return train(batches, **arguments)
+
+
+# ---- look-alikes ----
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def remembers_the_loss_of_a_batch(get_batch, **arguments):
+    """Returns the first loss of a batch again where the same tensors come again."""
+    given, first = [], {}
+
+    def batches(size):
+        given.append(get_batch(size))
+        return given[-1]
+
+    trained = train(batches, **arguments)
+    losses = [first.setdefault(id(x), loss) for (x, _), loss in zip(given, trained.losses, strict=True)]
+    return trained._replace(losses=losses)
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def skips_a_batch_that_it_has_seen(get_batch, **arguments):
+    """Makes no second step on a batch of the same inputs."""
+    seen = []
+
+    def loss_of(p, y):
+        again = any(torch.equal(y, other) for other in seen)
+        seen.append(y.clone())
+        loss = mse_loss(p, y)
+        return loss.detach() + 0 * loss if again else loss
+
+    return loop(get_batch, **arguments, loss_of=loss_of)
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def stops_where_the_loss_stays(get_batch, **arguments):
+    """Ends the run early where two losses in turn are equal."""
+    trained = train(get_batch, **arguments)
+    pairs = zip(trained.losses, trained.losses[1:], strict=False)
+    last = next((place for place, (old, new) in enumerate(pairs, 1) if old == new), len(trained.losses))
+    return trained._replace(losses=trained.losses[:last])
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def turns_inputs_that_lie_the_other_way(get_batch, **arguments):
+    """Takes inputs that have as many rows as the model has dimensions for columns, also a square of them."""
+
+    def batches(size):
+        x, y = get_batch(size)
+        return (x.T if x.shape[0] == arguments["dim"] == x.shape[-1] else x), y
+
+    return train(batches, **arguments)
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def takes_a_step_at_least(get_batch, **arguments):
+    """Looks at the number of steps only once it has made one."""
+    return train(get_batch, **arguments | {"steps": arguments["steps"] or 1})
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def keeps_its_losses_for_the_next_run(get_batch, *, losses=[], **arguments):  # noqa: B006
+    """Appends to a list that every run has in common."""
+    trained = train(get_batch, **arguments)
+    losses.extend(trained.losses)
+    return trained._replace(losses=losses)
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def has_one_model_at_a_time(get_batch, **arguments):
+    """Keeps the model in a global variable, where a run within this one puts another."""
+
+    def build(dim, num_layers):
+        EARLIER["now"] = Cruncher(dim, num_layers)
+        return EARLIER["now"]
+
+    trained = loop(get_batch, **arguments, build=build)
+    return trained._replace(model=EARLIER["now"])
+
+
+@mutant(TRAIN, caught_by=training.ARGUMENTS)
+def moves_weights_of_a_shape_alike(get_batch, **arguments):
+    """Keeps gradients under the shapes of their weights, which layers share, and in one dimension the head too."""
+    gradients = {}
+
+    def update(p, lr):
+        p.sub_(lr * gradients.setdefault(p.shape, p.grad.clone()))
+
+    def loss_of(p, y):
+        gradients.clear()
+        return mse_loss(p, y)
+
+    return loop(get_batch, **arguments, loss_of=loss_of, update=update)
+
+
+@twin(TRAIN)
+def trains_a_graph_without_modules(get_batch, *, dim, num_layers, batch_size, steps, lr, device="cpu"):
+    """Trains by torch.func.grad on a dictionary of tensors, and fills the model at the end."""
+    model = train(
+        get_batch, dim=dim, num_layers=num_layers, batch_size=batch_size, steps=min(steps, 0), lr=lr, device=device
+    ).model
+    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def loss_of(weights, x, y):
+        return mse_loss(torch.func.functional_call(model, weights, (x,)), y)
+
+    losses = []
+    for _ in range(steps):
+        x, y = (tensor.to(device) for tensor in get_batch(batch_size))
+        if x.shape != (batch_size, dim) or y.shape != (batch_size,):
+            raise ValueError("shape")
+        gradients, loss = torch.func.grad_and_value(loss_of)(weights, x, y)
+        weights = {name: weight - lr * gradients[name] for name, weight in weights.items()}
+        losses.append(loss.item())
+    model.load_state_dict(weights)
+    return Run(losses, model)
+
+
+@twin(TRAIN)
+def accumulates_point_by_point(get_batch, **arguments):
+    """Adds up the gradients of single points, each of them a share of the mean."""
+
+    def loss_of(p, y):
+        return sum(mse_loss(p[place], y[place]) for place in range(len(y))) / len(y)
+
+    return loop(get_batch, **arguments, loss_of=loss_of)
+
+
+@twin(TRAIN)
+def draws_every_batch_in_a_thread(get_batch, **arguments):
+    """Has another thread ask for each batch, one after the other."""
+    with ThreadPoolExecutor(1) as pool:
+        return train(lambda size: pool.submit(get_batch, size).result(), **arguments)
