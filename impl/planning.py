@@ -23,7 +23,7 @@ def training_days(
     Numbers may be Python's or NumPy's and of any size: they are not rounded before the result. Without parameters or
     tokens it takes 0 days. Raises ValueError for a negative number, for an infinite one or NaN, for a rate or a number
     of devices of 0, and for an `mfu` outside its range; TypeError for what is not a number, or not a whole number of
-    devices. Source: Kaplan et al., Scaling Laws for Neural Language Models (2020), §2.1, for the 6.
+    devices; OverflowError for more days than a float holds. Source: Kaplan et al., Scaling Laws for Neural Language Models (2020), §2.1, for the 6.
     """
     flops = 6 * _exact("parameters", parameters) * _exact("tokens", tokens)
     rate = index(devices) * _exact("promised_flop_per_second", promised_flop_per_second) * _exact("mfu", mfu)
@@ -47,9 +47,10 @@ def largest_model(memory_bytes: float, bytes_per_parameter: float = 16) -> int:
 
 def _exact(name: str, value: float) -> Fraction:
     """Return the number itself, whatever type holds it; ValueError unless it is finite and at least 0."""
-    if not (value >= 0 and math.isfinite(value)):
+    if not 0 <= value < math.inf:  # math.isfinite would make a float of it, for which an integer may be too large.
         raise ValueError(f"{name} is {value}: it has to be finite and at least 0")
     try:
         return Fraction(index(value))  # type: ignore[arg-type]
-    except TypeError:  # not an integer
-        return Fraction(float(value))
+    except TypeError:  # It is no integer. Python's fractions and decimals, and NumPy's floats, know their exact value.
+        exact = value if hasattr(value, "as_integer_ratio") else float(value)
+        return Fraction(*exact.as_integer_ratio())

@@ -18,7 +18,8 @@ STATES = {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2}
 COUNTERS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 1}
 HUGE = (2**26 + 1, 2**30 + 1, 2**13 + 1)  # points, width and layers: beyond 2⁶⁴ values, and odd, as no float is there
 # Held or not shows in the first, the highest point of backward in the second, and the optimizer in the last.
-EACH_PHASE = ((200, 5, 1), (40, 64, 4), (1, 64, 5))
+# Beside them one layer alone, and as many points as dimensions.
+EACH_PHASE = ((200, 5, 1), (40, 64, 4), (1, 64, 5), (1, 64, 1), (64, 64, 2))
 WHOLE = (int, np.int32, np.int64, np.uint32, np.uint64)
 KINDS = ("parameters", "activations", "gradients", "optimizer_states")
 NO_SIZES = (-1, np.int64(-1), 2.5, np.float64(8.0), "8", None)
@@ -80,6 +81,8 @@ def step_of_the_peak(evidence, impl, optimizer, networks, device=steps.CPU):
 
 @verifies(memory.PARAMETERS)
 @given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+@example(points=3, width=3, layers=3, optimizer="adagrad")
+@example(points=1, width=1, layers=1, optimizer="adam")
 def test_the_weights_are_as_many(impl, evidence, points, width, layers, optimizer):
     """The weights of L layers and a head take 4·(D²·L + D) bytes, whatever the batch and the optimizer."""
     with steps.growth_of(steps.CPU) as growth:
@@ -99,6 +102,8 @@ def test_parameters_are_counted_at_any_size(impl, evidence):
 
 @verifies(memory.ACTIVATIONS)
 @given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+@example(points=3, width=3, layers=3, optimizer="adagrad")
+@example(points=1, width=1, layers=1, optimizer="adam")
 def test_autograd_saves_as_many(impl, evidence, points, width, layers, optimizer):
     """Besides parameters, batch and the loss's own B values, autograd saves 4·B·D·L bytes."""
     x, y, weights = network(points, width, layers)
@@ -133,6 +138,8 @@ def test_a_nonlinearity_saves_more(evidence, points, width, layers):
 
 @verifies(memory.GRADIENTS)
 @given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+@example(points=3, width=3, layers=3, optimizer="adagrad")
+@example(points=1, width=1, layers=1, optimizer="adam")
 def test_backward_leaves_one_gradient_per_parameter(impl, evidence, points, width, layers, optimizer):
     """When prediction and loss are gone, a backward pass has left exactly one value per parameter."""
     x, y, weights = network(points, width, layers)
@@ -151,6 +158,8 @@ def test_gradients_are_counted_at_any_size(impl, evidence):
 
 @verifies(memory.OPTIMIZER_STATES)
 @given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+@example(points=3, width=3, layers=3, optimizer="adagrad")
+@example(points=1, width=1, layers=1, optimizer="adam")
 def test_optimizers_keep_as_many_states(impl, evidence, points, width, layers, optimizer):
     """Of values the size of a parameter the first step leaves 0 for SGD, 1 with momentum, 1 for AdaGrad, 2 for Adam."""
     _, _, weights = network(points, width, layers)
@@ -177,6 +186,8 @@ def test_states_are_counted_at_any_size(impl, evidence):
 
 @verifies(memory.TOTAL)
 @given(points=st.sizes, width=st.sizes, layers=st.few_layers, optimizer=st.optimizers)
+@example(points=3, width=3, layers=3, optimizer="adagrad")
+@example(points=1, width=1, layers=1, optimizer="adam")
 def test_the_sum_is_what_comes_to_exist(impl, evidence, points, width, layers, optimizer):
     """The total is 4 bytes for each of the four counts, which have their names in this order."""
     budget = impl.memory.training_budget(points, width, layers, optimizer)
@@ -229,6 +240,7 @@ def test_adagrad_is_the_optimizer_unless_another_is_named(impl, evidence):
 def test_what_is_no_size_or_optimizer_is_refused(impl, evidence):
     """Negative sizes and unknown optimizers raise ValueError, what is no integer that or TypeError."""
     for function in (impl.memory.training_budget, impl.memory.peak_bytes):
+        function(8, 8, 8, "adam")  # A result for 8 that is found again is none for 8.0.
         for place in range(3):
             for size in NO_SIZES:
                 sizes = [8, 8, 8]

@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec import bounds
 from spec import strategies as st
@@ -99,6 +99,9 @@ def test_the_lectures_memory_holds_40e9_parameters(impl, evidence):
 
 @verifies(planning.LARGEST_MODEL)
 @given(memory=st.memories)
+@example(memory=(16, 16))
+@example(memory=(16, 4))
+@example(memory=(15, 16))
 def test_the_largest_model_fits_and_one_parameter_more_does_not(impl, evidence, memory):
     """The quotient is rounded down without an error, for integers beyond 2⁵³ and fractions of a byte too."""
     memory, each = memory

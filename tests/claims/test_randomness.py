@@ -12,6 +12,8 @@ from spec.claim import refutes, verifies
 from spec.claims import randomness
 from spec.streams import restored, seeded
 
+# Seeds that are easily taken for one another: 0 for a default, and such as have the same bytes, or halves.
+ALIKE = (0, 1, 42, 123, 1234, 1337, 255, 256, 2**16, 2**16 + 1, 2**24, 0x01010101, 0xFF00FF00, 2**31, 2**32 - 1)
 NUMBERS = (np.int32, np.int64, np.uint32, np.uint8)
 
 
@@ -84,6 +86,18 @@ def test_every_bit_of_the_seed_counts(impl, evidence, seed):
             impl.randomness.seed_everything(seed ^ 2**bit)
             for stream, draw in DRAWS.items():
                 evidence.differs(draw(), first[stream], unit="after a seed of another bit", stream=stream, bit=bit)
+
+
+@verifies(randomness.SEEDING)
+def test_seeds_that_are_alike_differ(impl, evidence):
+    """All three streams give other numbers after each of some seeds that are easily taken for one another."""
+    first = {stream: {} for stream in DRAWS}
+    with kept():
+        for seed in ALIKE:
+            impl.randomness.seed_everything(seed)
+            for stream, draw in DRAWS.items():
+                before = first[stream].setdefault(str(draw()), seed)
+                evidence.equal(before, seed, unit="as the first seed to give these numbers", stream=stream)
 
 
 @verifies(randomness.SEEDING)

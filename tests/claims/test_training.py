@@ -191,7 +191,7 @@ def test_every_step_is_one_of_sgd(impl, evidence, width, layers, points, length,
 @verifies(training.ARGUMENTS)
 @pytest.mark.parametrize(
     ("width", "layers", "points", "length", "lr"),
-    [(2, 0, 3, 120, 0.03), (9, 2, 40, 2, 0.0005), (33, 0, 70, 5, 0.05), (1, 0, 1, 3, 0.5)],
+    [(2, 0, 3, 120, 0.03), (9, 2, 40, 2, 0.0005), (33, 0, 70, 5, 0.05), (1, 0, 1, 3, 0.5), (2, 2, 4, 3, 0.03)],
 )
 def test_long_runs_wide_layers_and_large_batches(impl, evidence, width, layers, points, length, lr):
     """A run of a hundred steps is one of SGD to its end, and so are those of larger sizes than are drawn."""

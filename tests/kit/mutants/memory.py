@@ -1,5 +1,7 @@
 """Wrong and unusual ways to account for the memory of training."""
 
+import functools
+import math
 from fractions import Fraction
 from operator import index
 
@@ -376,3 +378,67 @@ def counts_in_integers_of_its_own():
     """Returns a subclass of the budget, with a subclass of int."""
     Own = type("Own", (Budget,), {"total_bytes": property(lambda self: Whole(4 * sum(self)))})
     return lambda *sizes, **named: Own(*map(Whole, training_budget(*sizes, **named)))
+
+
+# ---- look-alikes ----
+@mutant(BUDGET, caught_by=(memory.PARAMETERS, memory.ACTIVATIONS), value=True)
+def multiplies_each_size_once():
+    """Multiplies the sizes as a set, in which equal ones are one."""
+    return budget(
+        parameters=lambda b, d, layers, name, count: count if d != layers else d * d + d,
+        activations=lambda b, d, layers, name, count: math.prod({b, d, layers}),
+    )
+
+
+@mutant(BUDGET, caught_by=(memory.PARAMETERS, memory.GRADIENTS, memory.OPTIMIZER_STATES), value=True)
+def takes_a_square_head_for_a_layer():
+    """Counts weights by their shapes, and so leaves out the head where it has that of the layers."""
+
+    def counts(b, d, layers, name, count):
+        return count - (count // (layers + 1) if d == 1 and layers else 0)
+
+    return budget(parameters=counts, gradients=counts, optimizer_states=counts)
+
+
+@mutant(BUDGET, caught_by=memory.OPTIMIZER_STATES, value=True)
+def remembers_sizes_and_not_the_optimizer():
+    """Counts once for given sizes, and returns that for every optimizer."""
+    known = {}
+
+    def counted(batch_size, dim, num_layers, optimizer="adagrad"):
+        right_one = training_budget(batch_size, dim, num_layers, optimizer)
+        return known.setdefault((batch_size, dim, num_layers), right_one)
+
+    return counted
+
+
+@mutant(PEAK, caught_by=memory.TOTAL, value=True)
+def remembers_peaks_by_size():
+    """Computes a peak once for given sizes, and returns that for every optimizer."""
+    known = {}
+
+    def computed(batch_size, dim, num_layers, optimizer="adagrad"):
+        right_one = peak_bytes(batch_size, dim, num_layers, optimizer)
+        return known.setdefault((batch_size, dim, num_layers), right_one)
+
+    return computed
+
+
+@mutant(PEAK, caught_by=memory.TOTAL)
+def takes_one_layer_for_two(batch_size, dim, num_layers, optimizer="adagrad"):
+    """Takes a layer alone to have another before it, whose root Adam has not freed yet."""
+    told = peak_bytes(batch_size, dim, num_layers, optimizer)
+    return told + (4 * index(dim) ** 2 if index(num_layers) == 1 and right.ROOTS[optimizer] else 0)
+
+
+@mutant(PEAK, caught_by=memory.TOTAL)
+def takes_a_square_batch_for_a_weight(batch_size, dim, num_layers, optimizer="adagrad"):
+    """Finds tensors again by their shapes, and so counts a batch of as many points as dimensions with the weights."""
+    told = peak_bytes(batch_size, dim, num_layers, optimizer)
+    return told - (4 * index(dim) ** 2 if index(batch_size) == index(dim) else 0)
+
+
+@mutant(PEAK, caught_by=memory.TOTAL, value=True)
+def remembers_what_is_equal():
+    """Finds the peak of 8 again for 8.0, which is no integer."""
+    return functools.lru_cache(peak_bytes)

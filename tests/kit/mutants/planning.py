@@ -1,6 +1,8 @@
 """Napkin arithmetic gone wrong, and unusual ways of getting it right."""
 
+import functools
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from operator import index
 
@@ -246,3 +248,86 @@ def believes_an_mfu_in_percent(parameters, tokens, *, promised_flop_per_second, 
     return training_days(
         parameters, tokens, promised_flop_per_second=promised_flop_per_second, devices=devices, mfu=part
     )
+
+
+# ---- look-alikes ----
+@mutant("impl.planning.training_days", caught_by=planning.TRAINING_TIME, value=True)
+def remembers_model_and_data():
+    """Computes the days of given parameters and tokens once, and returns them for every cluster."""
+    known = {}
+
+    def computed(parameters, tokens, *, promised_flop_per_second, devices=1, mfu=0.5):
+        days = training_days(
+            parameters, tokens, promised_flop_per_second=promised_flop_per_second, devices=devices, mfu=mfu
+        )
+        return known.setdefault((parameters, tokens), days)
+
+    return computed
+
+
+@mutant("impl.planning.training_days", caught_by=planning.TRAINING_TIME)
+def multiplies_each_number_once(parameters, tokens, *, promised_flop_per_second, devices=1, mfu=0.5):
+    """Multiplies parameters and tokens as a set, in which equal ones are one."""
+    tokens = 1 if tokens == parameters and tokens else tokens
+    return training_days(
+        parameters, tokens, promised_flop_per_second=promised_flop_per_second, devices=devices, mfu=mfu
+    )
+
+
+@mutant("impl.planning.training_days", caught_by=planning.TRAINING_TIME)
+def takes_a_full_mfu_for_percent(parameters, tokens, *, promised_flop_per_second, devices=1, mfu=0.5):
+    """Takes an MFU of 1 for 1%."""
+    return training_days(
+        parameters,
+        tokens,
+        promised_flop_per_second=promised_flop_per_second,
+        devices=devices,
+        mfu=mfu / 100 if mfu == 1 else mfu,
+    )
+
+
+@mutant("impl.planning.largest_model", caught_by=planning.LARGEST_MODEL, value=True)
+def remembers_the_memory():
+    """Computes the model for given memory once, and returns it whatever a parameter takes."""
+    known = {}
+    return lambda memory_bytes, bytes_per_parameter=16: known.setdefault(
+        memory_bytes, largest_model(memory_bytes, bytes_per_parameter)
+    )
+
+
+@mutant("impl.planning.largest_model", caught_by=planning.LARGEST_MODEL)
+def needs_more_than_a_parameter(memory_bytes, bytes_per_parameter=16):
+    """Finds no room for the one parameter that fits exactly."""
+    found = largest_model(memory_bytes, bytes_per_parameter)
+    return 0 if memory_bytes == bytes_per_parameter else found
+
+
+@mutant("impl.planning.largest_model", caught_by=planning.LARGEST_MODEL)
+def has_one_parameter_at_least(memory_bytes, bytes_per_parameter=16):
+    """Finds room for one parameter where there is any memory."""
+    found = largest_model(memory_bytes, bytes_per_parameter)
+    return max(found, 1) if memory_bytes else found
+
+
+@twin("impl.planning.largest_model", value=True)
+def remembers_both_numbers():
+    """Finds again what it has computed, by both numbers and their types."""
+    return functools.lru_cache(typed=True)(largest_model)
+
+
+@twin("impl.planning.training_days")
+def computes_in_decimals(parameters, tokens, *, promised_flop_per_second, devices=1, mfu=0.5):
+    """Computes in decimal arithmetic of 60 digits."""
+    training_days(parameters, tokens, promised_flop_per_second=promised_flop_per_second, devices=devices, mfu=mfu)
+    given = (parameters, tokens, promised_flop_per_second, devices, mfu)
+    with localcontext(prec=60):
+        n, t, rate, count, share = (Decimal(each.item() if isinstance(each, np.generic) else each) for each in given)
+        return float(6 * n * t / (rate * count * share) / (24 * 60 * 60))
+
+
+@twin("impl.planning.largest_model")
+def counts_in_shares_of_a_byte(memory_bytes, bytes_per_parameter=16):
+    """Brings both numbers to a common denominator, and divides integers."""
+    largest_model(memory_bytes, bytes_per_parameter)
+    memory, each = (Fraction(n.item() if isinstance(n, np.generic) else n) for n in (memory_bytes, bytes_per_parameter))
+    return (memory.numerator * each.denominator) // (each.numerator * memory.denominator)

@@ -2,6 +2,7 @@
 
 import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 from operator import index
 
 import numpy as np
@@ -199,3 +200,91 @@ def sets_states(seed):
     np.random.set_state(np.random.RandomState(index(seed)).get_state())
     torch.manual_seed(0)
     torch.set_rng_state(torch.Generator().manual_seed(index(seed)).get_state())
+
+
+# ---- look-alikes ----
+@mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
+def takes_0_for_none(seed):
+    """Asks whether the seed is true, and takes another one for 0."""
+    seed_everything(checked(seed) or 42)
+
+
+@mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
+def leaves_0_out(seed):
+    """Asks whether the seed is true, and does nothing where it is 0."""
+    if checked(seed):
+        seed_everything(seed)
+
+
+@mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
+def folds_the_seed(seed):
+    """Combines the halves of the seed, each bit of which counts, in 16 bits."""
+    seed = checked(seed)
+    seed_everything((seed ^ seed >> 16) & 0xFFFF)
+
+
+@mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
+def adds_the_bytes_up(seed):
+    """Seeds Python and torch from the seed, and NumPy from the sum of its bytes."""
+    seed_everything(seed)
+    np.random.seed(sum(index(seed).to_bytes(4, "little")))
+
+
+@mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING, value=True)
+def skips_the_seed_it_had_last():
+    """Does nothing where the seed is the one of the last call."""
+    last = []
+
+    def skipping(seed):
+        if last != [checked(seed)]:
+            seed_everything(seed)
+        last[:] = [index(seed)]
+
+    return skipping
+
+
+@mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING, value=True)
+def goes_on_where_the_seed_was_left():
+    """Keeps a state per seed, and goes on with it where a seed comes again."""
+    states, last = {}, []
+
+    def going_on(seed):
+        if last:
+            states[last[0]] = torch.get_rng_state()
+        seed_everything(checked(seed))
+        if index(seed) in states:
+            torch.set_rng_state(states[index(seed)])
+        last[:] = [index(seed)]
+
+    return going_on
+
+
+@twin("impl.randomness.seed_everything")
+def seeds_by_bytes(seed):
+    """Gives Python the seed as bytes, and NumPy as an array of words."""
+    random.seed(checked(seed).to_bytes(4, "big"))
+    np.random.seed([index(seed) >> 16, index(seed) & 0xFFFF, 1])
+    torch.random.manual_seed(index(seed) - 2**31)
+
+
+@twin("impl.randomness.seed_everything")
+def seeds_in_a_thread(seed):
+    """Leaves the work to another thread, and waits for it."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(seed_everything, seed).result()
+
+
+@twin("impl.randomness.seed_everything", value=True)
+def puts_states_back():
+    """Keeps the states that a seed has led to, and puts them back where it comes again."""
+    states = {}
+
+    def putting_back(seed):
+        seed_everything(checked(seed))
+        states.setdefault(index(seed), (random.getstate(), np.random.get_state(), torch.get_rng_state()))
+        python, numpys, torchs = states[index(seed)]
+        random.setstate(python)
+        np.random.set_state(numpys)
+        torch.set_rng_state(torchs)
+
+    return putting_back
