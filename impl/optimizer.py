@@ -19,9 +19,9 @@ class SGD(torch.optim.Optimizer):
     loss that it returned; `step()` returns None. SGD keeps nothing of a parameter's size in `state`. `add_param_group`,
     `zero_grad`, `state_dict`, `load_state_dict`, copies, hooks and schedulers work as with torch's own optimizers.
 
-    Raises ValueError for an `lr` that is negative or not finite, also that of a group; RuntimeError for a complex
-    parameter or a sparse gradient, at the latest in `step()`, with a message that says so, and leaves that parameter
-    as it was.
+    Raises ValueError for an `lr` that is negative or not finite, also that of a group which it is made with;
+    RuntimeError for a complex parameter or a sparse gradient, at the latest in `step()`, with a message that says so,
+    and leaves that parameter as it was.
     """
 
     def __init__(self, params: Any, lr: float = 0.01) -> None:

@@ -23,7 +23,8 @@ def training_days(
     Numbers may be Python's or NumPy's and of any size: they are not rounded before the result. Without parameters or
     tokens it takes 0 days. Raises ValueError for a negative number, for an infinite one or NaN, for a rate or a number
     of devices of 0, and for an `mfu` outside its range; TypeError for what is not a number, or not a whole number of
-    devices; OverflowError for more days than a float holds. Source: Kaplan et al., Scaling Laws for Neural Language Models (2020), §2.1, for the 6.
+    devices; OverflowError for more days than a float holds.
+    Source: Kaplan et al., Scaling Laws for Neural Language Models (2020), §2.1, for the 6.
     """
     flops = 6 * _exact("parameters", parameters) * _exact("tokens", tokens)
     rate = index(devices) * _exact("promised_flop_per_second", promised_flop_per_second) * _exact("mfu", mfu)

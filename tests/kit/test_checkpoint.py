@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -332,3 +333,13 @@ def test_an_average_of_a_model_goes_along(tmp_path):
         checkpoint.load(tmp_path / "checkpoint", other, torch.optim.Adam(pair(2.0)[0].parameters()))
     assert other.n_averaged.item() == 3
     assert all(map(torch.equal, other.parameters(), average.parameters()))
+
+
+def test_what_load_would_refuse_is_refused_by_save(tmp_path):
+    """A NumPy number as learning rate, and a function in a group: nothing is left in the folder."""
+    for value in (np.float64(0.25), print):
+        model, optimizer = pair(1.0)
+        optimizer.param_groups[0]["lr"] = value
+        with pytest.raises(Exception, match=r"plain data|pickle"):
+            checkpoint.save(tmp_path / "checkpoint", model, optimizer, 1)
+        assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """What impl.data promises beyond the contract: nothing half written, errors by name, files that change while open."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from impl import data
+from spec import streams
 from spec.instruments import processes, timer
 
 
@@ -35,6 +37,41 @@ def test_a_long_iterator_is_written_in_chunks(tmp_path, monkeypatch):
         assert (tmp_path / "tokens").read_bytes() == np.arange(count, dtype=np.uint16).tobytes()
 
 
+def test_an_iterator_is_never_held_whole(tmp_path, monkeypatch):
+    """Of 100,000 tokens no more than a chunk of 1,000 is in memory at once, the integers themselves included."""
+    monkeypatch.setattr(data, "CHUNK", 1000)
+    tracemalloc.start()
+    data.write_tokens(tmp_path / "tokens", iter(range(1000, 101_000)), np.uint32)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 100_000
+    assert len(data.open_tokens(tmp_path / "tokens", np.uint32)) == 100_000
+
+
+def test_a_file_may_be_written_from_its_own_tokens(tmp_path):
+    """What is mapped stays readable until all of it is written, and is then the old file."""
+    path = tmp_path / "tokens"
+    data.write_tokens(path, range(5000))
+    tokens = data.open_tokens(path, np.uint16)
+    data.write_tokens(path, tokens[1::2])
+    assert data.open_tokens(path, np.uint16).tolist() == list(range(1, 5000, 2))
+    assert tokens.tolist() == list(range(5000))
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (0, 5)])
+def test_batches_of_no_windows_and_windows_of_no_tokens(sizes):
+    """They are int64 of the shape that was asked for."""
+    batch = data.sample_batch(np.arange(5), *sizes)
+    assert (batch.dtype, tuple(batch.shape)) == (torch.int64, sizes)
+
+
+def test_without_a_generator_torchs_own_stream_is_drawn_from():
+    """After the same seed it gives the same batch."""
+    with streams.kept():
+        batches = [torch.manual_seed(7) and data.sample_batch(np.arange(10_000), 9, 4) for _ in range(2)]
+    assert torch.equal(*batches)
+
+
 @pytest.mark.parametrize(
     "content",
     [np.ones((2, 3), np.int32), np.ones(3, np.float32), np.array([None]), np.array(3)],
@@ -49,12 +86,17 @@ def test_a_npy_file_of_something_else_is_refused_by_name(tmp_path, content):
 
 
 def test_errors_say_which_file_it_is(tmp_path):
-    """A missing file, a folder, a cut one, one of no known dtype, and one that is longer than its header says."""
+    """A missing file, a folder, a cut one, one of no known or another dtype, and one longer than its header says."""
     (tmp_path / "odd").write_bytes(b"123")
+    (tmp_path / "empty").write_bytes(b"")
+    np.save(tmp_path / "other.npy", np.arange(9, dtype=np.uint16))
+    (tmp_path / "short").write_bytes((tmp_path / "other.npy").read_bytes()[:-2])
+    (tmp_path / "stub").write_bytes((tmp_path / "other.npy").read_bytes()[:40])
     with (tmp_path / "long").open("wb") as file:
         np.save(file, np.arange(9, dtype=np.uint16))
         file.write(b"more")
-    for name, dtype in (("missing", np.uint16), (".", np.uint16), ("odd", np.uint16), ("odd", None), ("long", None)):
+    names = ("missing", ".", "odd", "empty", "long", "short", "stub")
+    for name, dtype in (*((name, np.uint16) for name in names), ("odd", None), ("long", None), ("other.npy", np.int32)):
         with pytest.raises((OSError, ValueError), match=str(tmp_path)):
             data.open_tokens(tmp_path / name, dtype)
     with pytest.raises(TypeError, match="float32"):

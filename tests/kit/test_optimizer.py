@@ -1,5 +1,6 @@
 """What impl.optimizer promises beyond the contract: what it refuses, and closures that need gradients."""
 
+import copy
 import math
 
 import pytest
@@ -42,3 +43,29 @@ def test_a_closure_has_gradients(make):
     with torch.no_grad():
         make([parameter]).step(lambda: (parameter * 2).sum().backward())
     assert torch.equal(parameter.grad, torch.full((3,), 3.0))
+
+
+@BOTH
+def test_state_dict_and_copies_hold_options_and_groups(make):
+    """Loaded into one of other options, a state_dict gives each group its own, and those that others have added."""
+    parameters = [nn.Parameter(torch.ones(2)) for _ in range(3)]
+    stepping = make([{"params": parameters[:1], "lr": 0.5, "note": "kept"}, {"params": parameters[1:]}], lr=0.25)
+    torch.optim.lr_scheduler.ExponentialLR(stepping, gamma=0.5)
+    other = make([{"params": parameters[:1]}, {"params": parameters[1:]}], lr=1.0)
+    other.load_state_dict(stepping.state_dict())
+    for each in (other, copy.deepcopy(stepping)):
+        assert [group["lr"] for group in each.param_groups] == [0.5, 0.25]
+        assert [group["initial_lr"] for group in each.param_groups] == [0.5, 0.25]
+        assert [group.get("note") for group in each.param_groups] == ["kept", None]
+
+
+@BOTH
+def test_a_rate_may_be_a_tensor(make):
+    """As with torch's own optimizers."""
+    steps = []
+    for lr in (0.5, torch.tensor(0.5)):
+        parameter = nn.Parameter(torch.ones(3))
+        parameter.grad = torch.full((3,), 2.0)
+        make([parameter], lr=lr).step()
+        steps.append(parameter.detach())
+    assert torch.equal(*steps)

@@ -38,6 +38,28 @@ def test_the_smallest_networks_are_predicted_too(optimizer):
             assert peak_bytes(points, width, layers, optimizer) == peak, (points, width, layers)
 
 
+@pytest.mark.parametrize("sizes", [(0, 0, 0), (0, 3, 2), (2, 0, 2), (2, 3, 0), (1, 1, 1)])
+def test_sizes_of_0_are_counted(sizes):
+    """Without points there are no activations, without width no parameters, without layers the head's alone."""
+    points, width, layers = sizes
+    parameters = width * width * layers + width
+    counted = training_budget(*sizes, "adam")
+    assert counted == (parameters, points * width * layers, parameters, 2 * parameters)
+
+
+@pytest.mark.parametrize("function", [training_budget, peak_bytes])
+def test_what_is_refused_is_refused_by_name(function):
+    """A negative size and an unknown optimizer raise ValueError, what is no integer TypeError."""
+    for place, name in enumerate(("batch_size", "dim", "num_layers")):
+        for size, error in ((-1, ValueError), (8.0, TypeError), ("8", TypeError), (None, TypeError)):
+            sizes = [8, 8, 8]
+            sizes[place] = size
+            with pytest.raises(error, match=name):
+                function(*sizes)
+    with pytest.raises(ValueError, match="sgd, momentum, adagrad, adam"):
+        function(8, 8, 8, "ada")
+
+
 @pytest.mark.parametrize(
     ("optimizer", "precision", "per_parameter"),
     [
