@@ -442,3 +442,38 @@ def takes_a_square_batch_for_a_weight(batch_size, dim, num_layers, optimizer="ad
 def remembers_what_is_equal():
     """Finds the peak of 8 again for 8.0, which is no integer."""
     return functools.lru_cache(peak_bytes)
+
+
+@twin(BUDGET, value=True)
+def remembers_all_that_it_was_asked():
+    """Finds a budget again by its sizes, their types and the optimizer."""
+    return functools.lru_cache(typed=True)(training_budget)
+
+
+@twin(PEAK, value=True)
+def remembers_peaks_by_all_arguments():
+    """Finds a peak again by its sizes, their types and the optimizer."""
+    return functools.lru_cache(typed=True)(peak_bytes)
+
+
+@twin(BUDGET)
+def counts_layer_by_layer(batch_size, dim, num_layers, optimizer="adagrad"):
+    """Adds up what each layer has, and then the head's."""
+    training_budget(batch_size, dim, num_layers, optimizer)
+    points, width, layers = index(batch_size), index(dim), index(num_layers)
+    parameters = sum(width * width for _ in range(layers)) + width
+    activations = sum(points * width for _ in range(layers))
+    return Budget(parameters, activations, parameters, sum(parameters for _ in range(right.STATES[optimizer])))
+
+
+@twin(BUDGET)
+def looks_at_a_network_without_memory(batch_size, dim, num_layers, optimizer="adagrad"):
+    """Counts the values of tensors on the meta device, where torch can count as far."""
+    told = training_budget(batch_size, dim, num_layers, optimizer)
+    points, width, layers = index(batch_size), index(dim), index(num_layers)
+    if max(points, width) * max(width, 1) * max(layers, 1) >= 2**60:
+        return told
+    weights = [torch.empty(width, width, device="meta")] * layers + [torch.empty(width, 1, device="meta")]
+    parameters = sum(weight.numel() for weight in weights)
+    activations = layers * torch.empty(points, width, device="meta").numel()
+    return Budget(parameters, activations, parameters, right.STATES[optimizer] * parameters)
