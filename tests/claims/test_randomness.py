@@ -92,7 +92,7 @@ def test_every_bit_of_the_seed_counts(impl, evidence, seed):
 def test_seeds_that_are_alike_differ(impl, evidence):
     """All three streams give other numbers after each of some seeds that are easily taken for one another."""
     first = {stream: {} for stream in DRAWS}
-    with kept():
+    with restored():
         for seed in ALIKE:
             impl.randomness.seed_everything(seed)
             for stream, draw in DRAWS.items():

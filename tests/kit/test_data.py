@@ -67,7 +67,7 @@ def test_batches_of_no_windows_and_windows_of_no_tokens(sizes):
 
 def test_without_a_generator_torchs_own_stream_is_drawn_from():
     """After the same seed it gives the same batch."""
-    with streams.kept():
+    with streams.restored():
         batches = [torch.manual_seed(7) and data.sample_batch(np.arange(10_000), 9, 4) for _ in range(2)]
     assert torch.equal(*batches)
 

@@ -7,7 +7,7 @@ import torch
 
 from impl.model import Cruncher
 from impl.training import train
-from spec.streams import kept
+from spec.streams import restored
 
 SIZES = {"dim": 3, "num_layers": 1, "batch_size": 2, "steps": 2, "lr": 0.1}
 
@@ -65,7 +65,7 @@ def test_a_batch_is_asked_for_once_per_step():
 
 def test_it_begins_where_torchs_stream_has_a_new_model_begin():
     """With no steps the model is the Cruncher that is made after the same seed."""
-    with kept():
+    with restored():
         torch.manual_seed(3)
         expected = Cruncher(3, 1)
         torch.manual_seed(3)
