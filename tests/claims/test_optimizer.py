@@ -21,7 +21,7 @@ from spec.updates import Followed, exactly
 
 NAMES = ("SGD", "AdaGrad")
 # Where nothing else is said there is one parameter of each shape; of those alike, two have the same dtype as well.
-SHAPES = ((), (4, 5), (4, 5), (0, 3), (4, 5), (7,), (2, 1, 3))
+SHAPES = ((), (4, 5), (4, 5), (0, 3), (4, 5), (0,), (7,), (2, 1, 3))
 ALIKE = {"options": {}, "shapes": ((2, 3),) * 4, "seed": 0}
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 PRECISE = DTYPES[:2]

@@ -1311,6 +1311,32 @@ def finds_sums_by_number():
     return step
 
 
+@mutant("impl.optimizer.SGD.zero_grad", caught_by=optimizer.ZERO_GRAD)
+def clears_each_address_once(self, set_to_none=True):
+    """Takes parameters at the same address for one, as all are that have no values."""
+    for p in {p.data_ptr(): p for p in parameters_of(self)}.values():
+        if p.grad is not None:
+            if set_to_none:
+                p.grad = None
+            else:
+                p.grad.zero_()
+
+
+@mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
+def keeps_sums_by_address():
+    """Finds a sum by where its parameter lies, and one without values lies where another does."""
+
+    def step(self, closure=None):
+        sums = {}
+        for p in parameters_of(self):
+            if p.grad is not None:
+                zeros = self.state[p].get("g2", torch.zeros_like(p))
+                self.state[p]["g2"] = sums.setdefault((p.data_ptr(), p.dtype), zeros)
+        return adagrad_step(self, closure)
+
+    return step
+
+
 # ---- what users hang onto it ----
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
 def steps_by_the_first_rates():
