@@ -77,8 +77,8 @@ def load(path: str | Path, model: nn.Module, optimizer: Optimizer) -> int:
     Raises an error that names the file where it is missing (FileNotFoundError), cut, altered, not written by save, or
     carries anything but data. Raises an error that names the parameter or buffer, or the classes of both optimizers,
     where the file does not match: a name that only one of file and model has, another shape or dtype, an optimizer of
-    another class, or one whose groups hold other parameters or the same ones in another order. After such an
-    error model, optimizer and random states are as they were. Here it is ValueError, or OSError where nothing can be read.
+    another class, or one whose groups hold other parameters or the same ones in another order. After such an error
+    model, optimizer and random states are as they were. Here it is ValueError, or OSError where nothing can be read.
     """
     path = Path(path)
     state = _read(path)
