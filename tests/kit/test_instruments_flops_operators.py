@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from spec.instruments.flops import FlopCounter, Flops, counter, elementwise
+from spec.instruments.flops import FlopCounter, Flops, elementwise, registry
 from tests.kit.flop_cases import values
 from tests.kit.test_instruments_flops import counted
 
@@ -109,12 +109,12 @@ def operators():
 
 def test_every_operator_that_is_a_product_has_a_formula_or_is_made_of_those_or_is_listed():
     listed = {name for names in WITHOUT.values() for name in names.split()}
-    formulas, new = counter.formulas(), []
+    formulas, new = registry.formulas(), []
     for name, overloads in operators().items():
         packet = overloads[0].overloadpacket
-        if not PRODUCT.search(name) or counter.find(formulas, str(packet)) or counter.is_free(str(packet)):
+        if not PRODUCT.search(name) or registry.find(formulas, str(packet)) or registry.is_free(str(packet)):
             continue
-        if all(not counter.is_whole(overload) for overload in overloads):
+        if all(not registry.is_whole(overload) for overload in overloads):
             continue
         each = FlopCounter()
         assert packet in each.flop_registry
@@ -127,5 +127,5 @@ def test_every_operator_that_is_a_product_has_a_formula_or_is_made_of_those_or_i
 
 
 def test_no_operator_is_both_free_and_counted():
-    both = [name for name in elementwise.FREE_NAMES if counter.find(counter.formulas(), name)]
+    both = [name for name in elementwise.FREE_NAMES if registry.find(registry.formulas(), name)]
     assert not both

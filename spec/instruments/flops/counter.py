@@ -4,29 +4,27 @@
         model(x).sum().backward()
     print(counter.table())
 
-torch's mode brings the dispatch, the decomposition of operators made of others, and the modules' names; it is given
-other formulas through its `flop_registry`. Work that a program does without torch's operators (in NumPy, or in a kernel
-that `torch.compile` generated) passes by it unseen. Of the branches of `torch.cond` the dearer one counts.
+Work that a program does without torch's operators (in NumPy, in a kernel that `torch.compile` generated, or in another
+process) passes by it unseen. See dispatch for how operators are seen, and modules for what belongs to a module.
 """
 
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import torch
-from torch import nn
-from torch._ops import OpOverload
+from torch.utils import _python_dispatch as modes
 from torch.utils.flop_counter import FlopCounterMode
-from torch.utils.module_tracker import ModuleTracker
 
-from spec.instruments.flops import elementwise, fused, products, reductions
+from spec.instruments.flops import threads
+from spec.instruments.flops.dispatch import Dispatch, computes
 from spec.instruments.flops.fused import Convention
-from spec.instruments.flops.lines import Flops, Formula, is_real_or_complex, tensors
+from spec.instruments.flops.lines import Flops, holds_numbers, tensors
+from spec.instruments.flops.modules import Modules
+from spec.instruments.flops.registry import Registry, formulas
 
-# What a formula raises for arguments that it was not made for: nested tensors, or those of another version of torch.
-MISFITS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-BESIDE = [(place, line) for place, line in enumerate(Flops._fields) if line != "matmul"]
+BESIDE = [(index, line) for index, line in enumerate(Flops._fields) if line != "matmul"]
 
 
 class FlopCounter(FlopCounterMode):
@@ -37,43 +35,98 @@ class FlopCounter(FlopCounterMode):
     operators of one's own, as FlopCounterMode takes them: their FLOPs are matmul FLOPs.
 
     `uncounted` has the calls of every operator with floating-point numbers among its arguments that has no formula, and
-    of those whose products are counted but not the rest of their work.
+    of those whose products are counted but not the rest of their work. `unseen` has the names of the threads that were
+    there before the counter and ran meanwhile: what they did is in no count.
     """
 
     def __init__(self, attention: Convention = "full", custom_mapping: dict[Any, Any] | None = None) -> None:
         if attention not in ("full", "causal"):
             raise ValueError(f'attention is {attention!r}: neither "full" nor "causal"')
         super().__init__(display=False, custom_mapping=custom_mapping)
-        self.flop_registry = _Registry(self._tally, self.flop_registry, custom_mapping or {}, formulas(attention))
-        self.flop_counts = _Counts()
-        self.mod_tracker = _Modules()
+        self.flop_registry: Registry = Registry(
+            self._tally, self.flop_registry, custom_mapping or {}, formulas(attention)
+        )
+        self.flop_counts: Any = defaultdict(partial(defaultdict, int))
+        self.mod_tracker: Any = Modules()
         self.uncounted: dict[str, int] = {}
+        self.unseen: list[str] = []
+        self.block: object = None  # the block that the counter is in, a new object for each
+        self.entries = 0  # how often something was counted or listed
+        self._lock = threading.Lock()
 
     def __enter__(self) -> "FlopCounter":
-        self.uncounted = {}
-        super().__enter__()  # type: ignore[no-untyped-call]
+        self.uncounted, self.unseen, self.entries, self.block = {}, [], 0, object()
+        self.flop_counts.clear()
+        self._clocks = threads.clocks()
+        threads.follow(self.block)
+        self.mod_tracker.open(self._is_in_force)
+        self.mode: Any = Dispatch(self)
+        self.mode.__enter__()
         return self
 
-    def _tally(self, packet: Any, formula: Formula | None, /, *args: Any, out_val: Any = None, **named: Any) -> int:
-        """Enter what an operator costs for every module it runs in, but for its matmul FLOPs: those are returned."""
+    def __exit__(self, *exception: Any) -> None:
+        self.mode.__exit__(*exception)
+        self.mode = None
+        self.mod_tracker.close()
+        threads.leave(self.block)
+        self.unseen = threads.ran(self._clocks)
+        self.block = None
+
+    def _is_in_force(self) -> bool:
+        """Whether the operators of the thread that asks are counted."""
+        stack = modes._get_current_dispatch_mode_stack()
+        return any(isinstance(each, Dispatch) and each.counter is self and each.is_open for each in stack)
+
+    def _cost(self, packet: Any, result: Any, args: Any, named: Any) -> Flops | None:
+        """Return what an operator costs, or None where that is not known."""
+        formula = self.flop_registry.formula(packet)
         try:
-            flops = None if formula is None else formula(out_val, *args, **named)
-        except MISFITS:
-            flops = None
+            flops = None if formula is None else formula(result, *args, **named)
+            # A size that is a symbol stands for a number that nobody knows yet.
+            return flops if flops is None or all(type(each) is int or each is None for each in flops) else None
+        except Exception:  # whatever tensors the formula was not made for, the program goes on
+            return None
+
+    def enter(self, packet: Any, result: Any, args: Any, named: Any) -> None:
+        """Enter what an operator costs for every module it runs in, or list it."""
+        if matmul := self._enter(packet, result, args, named):
+            with self._lock:
+                for module in self.mod_tracker.parents:
+                    self.flop_counts[module][packet] += matmul
+
+    def _tally(self, packet: Any, /, *args: Any, out_val: Any = None, **named: Any) -> int:
+        return self._enter(packet, out_val, args, named)
+
+    def _enter(self, packet: Any, result: Any, args: Any, named: Any) -> int:
+        """Enter all that an operator costs but its matmul FLOPs: those are returned."""
+        if not computes((*args, *named.values())):
+            return 0
+        flops = self._cost(packet, result, args, named)
         if flops is None:
-            if any(map(is_real_or_complex, tensors((*args, *named.values())))):
-                self._list(str(packet))
+            if any(map(holds_numbers, tensors((*args, *named.values())))):
+                self.list(str(packet))
             return 0
         if flops.elementwise is None:
-            self._list(f"{packet} (its elementwise work)")
-        for place, line in BESIDE:
-            if count := flops[place]:
-                for module in self.mod_tracker.parents:
-                    self.flop_counts[module][packet, line] += count
+            self.list(f"{packet} (its elementwise work)")
+        parents = self.mod_tracker.parents
+        with self._lock:
+            self.entries += any(flops)
+            for index, line in BESIDE:
+                if count := flops[index]:
+                    for module in parents:
+                        self.flop_counts[module][packet, line] += count
         return flops.matmul
 
-    def _list(self, name: str) -> None:
-        self.uncounted[name] = self.uncounted.get(name, 0) + 1
+    def would_cost(self, func: Any, result: Any, args: Any, named: Any) -> bool:
+        """Whether an operator costs anything, by its formula."""
+        flops = self._cost(func._overloadpacket, result, args, named)
+        return flops is None or any(flops)
+
+    def list(self, name: str) -> None:
+        """List an operator that is not counted."""
+        with self._lock:
+            self.entries += 1
+            self.uncounted[name] = self.uncounted.get(name, 0) + 1
 
     def operators_of(self, module: str) -> dict[str, Flops]:
         """Return a module's FLOPs by operator, in forward and backward, those of its children included."""
@@ -151,90 +204,10 @@ class FlopCounter(FlopCounterMode):
             "  ".join([name.ljust(first), *(cell.rjust(size) for cell, size in zip(cells, others, strict=True))])
             for name, *cells in rows
         ]
-        return "\n".join([*lines, *(f"uncounted: {name}, {calls} ×" for name, calls in sorted(self.uncounted.items()))])
+        lines += [f"uncounted: {name}, {calls} ×" for name, calls in sorted(self.uncounted.items())]
+        return "\n".join([*lines, *(f"unseen: what the thread {name} does" for name in self.unseen)])
 
     table = get_table
-
-
-class _Counts(defaultdict[str, dict[Any, int]]):
-    """FLOPs by module and operator, of which a copy is independent (FlopCounterMode copies them for torch.cond)."""
-
-    def __init__(self) -> None:
-        super().__init__(partial(defaultdict, int))
-
-    def __copy__(self) -> "_Counts":
-        copied = _Counts()
-        for module, counts in self.items():
-            copied[module].update(counts)
-        return copied
-
-
-class _Modules(ModuleTracker):
-    """A ModuleTracker that can be used in inference mode too, where a tensor that needs a gradient has no graph."""
-
-    def _fw_pre_hook(self, mod: nn.Module, input: Any) -> None:
-        super()._fw_pre_hook(mod, () if torch.is_inference_mode_enabled() else input)
-
-
-class _Registry(dict[Any, Callable[..., int]]):
-    """FlopCounterMode's formulas, each of which is looked up by the operator's name when it is first called."""
-
-    def __init__(
-        self, tally: Callable[..., int], inherited: Any, own: Mapping[Any, Any], known: dict[str, Formula]
-    ) -> None:
-        super().__init__()
-        self._tally, self._inherited, self._own, self._known = tally, inherited, own, known
-
-    def __contains__(self, called: object) -> bool:
-        """Whether a packet is to be counted; whether an operator is left whole, as it is made of no others."""
-        answer = _ANSWERS.get(called)
-        if answer is None:
-            answer = is_whole(called) if isinstance(called, OpOverload) else not is_free(str(called))
-            _ANSWERS[called] = answer
-        return answer or called in self._own
-
-    def __missing__(self, packet: Any) -> Callable[..., int]:
-        formula = find(self._known, str(packet))
-        if packet in self._own or (formula is None and packet in self._inherited):
-            formula = partial(_inherit, self._inherited[packet])
-        self[packet] = tally = partial(self._tally, packet, formula)
-        return tally
-
-
-_ANSWERS: dict[object, bool] = {}
-
-
-def is_whole(operator: OpOverload[..., Any]) -> bool:
-    """Whether an operator is one to the dispatcher, not made of others."""
-    return not operator.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-
-
-def is_free(name: str) -> bool:
-    """Whether an operator is known to cost nothing."""
-    return name.startswith(("prim.", "profiler.")) or not elementwise.FREE_NAMES.isdisjoint(_names(name))
-
-
-def formulas(attention: Convention = "full") -> dict[str, Formula]:
-    """Return the formulas by the operators' names, but for those of elementwise operators at large (see find)."""
-    return {**elementwise.FORMULAS, **reductions.FORMULAS, **products.FORMULAS, **fused.formulas(attention)}
-
-
-def find(known: dict[str, Formula], name: str) -> Formula | None:
-    """Return an operator's formula, if it has one."""
-    for each in _names(name):
-        formula = known.get(each) or elementwise.elementwise(each.removeprefix("aten."))
-        if formula is not None:
-            return formula
-    return None
-
-
-def _names(name: str) -> tuple[str, ...]:
-    """Return an operator's name, and that of the operator which it is in place, or returning a copy."""
-    return name, name.removesuffix("_"), name.removesuffix("_copy")
-
-
-def _inherit(formula: Callable[..., int], result: Any, *args: Any, **named: Any) -> Flops:
-    return Flops(formula(*args, **named, out_val=result))
 
 
 def _sum(flops: Iterable[Flops]) -> Flops:

@@ -46,6 +46,11 @@ def is_real_or_complex(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
+def holds_numbers(tensor: Tensor) -> bool:
+    """Whether what is done to the values is arithmetic of real or complex numbers, be they quantized."""
+    return is_real_or_complex(tensor) or tensor.is_quantized
+
+
 def summed(values: Tensor, sums: Tensor) -> int:
     """Return the additions that sum values up: n − 1 for a sum of n."""
     return max(values.numel() - sums.numel(), 0)
@@ -57,10 +62,17 @@ def rows(values: Tensor, dim: int) -> tuple[int, int]:
     return (values.numel() // length if length else 0), length
 
 
+def is_dense(operand: Tensor) -> bool:
+    """Whether all numbers of a matrix are stored, in whatever order."""
+    return operand.layout in (torch.strided, torch._mkldnn)  # type: ignore[attr-defined]
+
+
 def stored(operand: Tensor) -> int:
     """Return how many numbers a matrix, dense or sparse, has stored: those that are multiplied."""
-    if operand.layout is torch.strided:
+    if is_dense(operand):
         return operand.numel()
     count: int = operand._nnz()  # no public name tells it for every layout
-    blocks = operand.values().shape[1:]
+    # Entries that are stored twice count twice; only `_values` shows those that nobody has added up.
+    values = operand._values() if operand.layout is torch.sparse_coo else operand.values()
+    blocks = values.shape[1:]
     return count * blocks.numel()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec.instruments.flops.lines import Flops, Formula, stored
+from spec.instruments.flops.lines import Flops, Formula, is_dense, stored
 
 
 def of_products(terms: int, kind: Tensor, *, bias: int = 0, elementwise: int | None = 0) -> Flops:
@@ -36,11 +36,11 @@ def _added(beta: complex, alpha: complex) -> int:
 
 def _terms(result: Tensor, left: Tensor, right: Tensor) -> int | None:
     """Return the terms of all sums in a product of (…, rows, inner) with (…, inner, columns), either one a vector."""
-    if left.layout is torch.strided and right.layout is torch.strided:
+    if is_dense(left) and is_dense(right):
         return result.numel() * left.shape[-1]
-    if left.layout is torch.strided:
+    if is_dense(left):
         return stored(right) * left.shape[-2]
-    if right.layout is torch.strided:
+    if is_dense(right):
         return stored(left) * (right.shape[-1] if right.ndim > 1 else 1)
     return None  # where two sparse matrices' numbers meet is known only to who looks at them
 
