@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+import torch
 from torch.utils import _python_dispatch as modes
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -82,10 +83,10 @@ class FlopCounter(FlopCounterMode):
         formula = self.flop_registry.formula(packet)
         try:
             flops = None if formula is None else formula(result, *args, **named)
-            # A size that is a symbol stands for a number that nobody knows yet.
-            return flops if flops is None or all(type(each) is int or each is None for each in flops) else None
         except Exception:  # whatever tensors the formula was not made for, the program goes on
             return None
+        # A size that is a symbol stands for a number that nobody knows yet.
+        return None if flops and any(isinstance(each, torch.SymInt) for each in flops) else flops
 
     def enter(self, packet: Any, result: Any, args: Any, named: Any) -> None:
         """Enter what an operator costs for every module it runs in, or list it."""

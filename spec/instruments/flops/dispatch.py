@@ -38,16 +38,21 @@ ABOUT = frozenset(
 FREE, MADE_OF_OTHERS, COUNTED = range(3)
 
 
-class Dispatch(TorchDispatchMode):
+class Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Hands every operator of a thread to the counter, as long as the counter is in the block that made this mode."""
 
     supports_higher_order_operators = True
 
     def __init__(self, counter: Any) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.counter, self.block = counter, counter.block
         self._kinds: dict[Any, int] = {}
         self._local = threading.local()  # autograd's threads share the mode
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let `torch.compile` compile, as it would without the counter, which sees what the compiled program calls."""
+        return True
 
     @property
     def is_open(self) -> bool:
@@ -56,15 +61,15 @@ class Dispatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if types and func in ABOUT:
+            return NotImplemented
         if not self.is_open:
-            return NotImplemented if func in ABOUT else func(*args, **kwargs)
+            return func(*args, **kwargs)
         kind = self._kinds.get(func)
         if kind is None:
             kind = self._kinds[func] = self._kind(func)
         if types and not PLAIN.issuperset(types):
             return self._of_subclass(kind, func, types, args, kwargs)
-        if types and func in ABOUT:
-            return NotImplemented
         if isinstance(func, HigherOrderOperator):
             return higher_order.run(self, func, args, kwargs)
         return self.run(kind, func, args, kwargs)
@@ -105,7 +110,7 @@ class Dispatch(TorchDispatchMode):
 
     def _of_subclass(self, kind: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator on a tensor subclass, and see what the subclass does."""
-        if func in ABOUT or getattr(self._local, "passes", None) is func:
+        if getattr(self._local, "passes", None) is func:
             self._local.passes = None
             return NotImplemented  # torch hands it to the subclass, with this mode in force
         names = ", ".join(sorted({each.__name__ for each in types if each not in PLAIN}))

@@ -12,13 +12,14 @@ On complex numbers an addition is 2 and a multiplication 6; their other operatio
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from spec.instruments.flops.lines import NOTHING, Flops, Formula
+from spec.instruments.flops.lines import NOTHING, Flops, Formula, is_dense, stored
 
 FREE = {
     "moving": "_conj _copy_from _lazy_clone _neg_view _pack_padded_sequence _pad_packed_sequence _reshape_alias "
-    "_reshape_copy _stack _to_copy _to_dense _to_sparse _to_sparse_csr _unsafe_view alias as_strided block_diag cat "
+    "_reshape_copy _stack _to_copy _to_dense _to_sparse _to_sparse_bsc _to_sparse_bsr _to_sparse_csc _to_sparse_csr _unsafe_view alias as_strided block_diag cat "
     "channel_shuffle clone _coalesced complex constant_pad_nd contiguous copy detach diag_embed "
     "diagonal diagonal_backward diagonal_scatter expand flip im2col lift lift_fresh lift_fresh_copy movedim narrow "
     "permute pixel_shuffle pixel_unshuffle real imag reflection_pad1d reflection_pad2d reflection_pad3d repeat "
@@ -27,6 +28,12 @@ FREE = {
     "transpose as_strided_scatter unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze values "
     "_values indices _indices view view_as_complex view_as_real _foreach_copy _foreach_clone _chunk_cat _pin_memory "
     "_fw_primal _make_dual sparse_mask to_mkldnn chunk crow_indices col_indices",
+    "nesting": "_jagged_to_padded_dense_forward _nested_compute_contiguous_strides_offsets _nested_from_padded "
+    "_nested_get_jagged_dummy _nested_get_lengths _nested_get_max_seqlen _nested_get_min_seqlen _nested_get_offsets "
+    "_nested_get_ragged_idx _nested_get_values _nested_tensor_from_mask _nested_tensor_from_mask_left_aligned "
+    "_nested_tensor_from_tensor_list _nested_tensor_storage_offsets "
+    "_nested_tensor_strides _nested_view_from_buffer _nested_view_from_jagged _padded_dense_to_jagged_forward "
+    "to_padded_tensor",
     "making": "arange bartlett_window blackman_window empty empty_like empty_permuted empty_strided eye fill full "
     "full_like hamming_window hann_window kaiser_window linspace logspace new_empty new_empty_strided new_full "
     "new_ones new_zeros _efficientzerotensor ones ones_like scalar_tensor zero zeros zeros_like _foreach_zero "
@@ -116,6 +123,8 @@ def elementwise(name: str) -> Formula | None:
     of_complex = COMPLEX.get(name)
 
     def of_result(result: Tensor, *args: Any, **named: Any) -> Flops | None:
+        if result.layout is not torch.strided and not is_dense(result):
+            return _of_sparse(name, each(*args, **named), result)
         if result.is_floating_point():
             return Flops(elementwise=each(*args, **named) * result.numel())
         if not result.is_complex():
@@ -124,6 +133,18 @@ def elementwise(name: str) -> Formula | None:
         return Flops(elementwise=of_complex * result.numel()) if plain else None  # type: ignore[operator]
 
     return of_result
+
+
+def _of_sparse(name: str, count: int, result: Tensor) -> Flops | None:
+    """Cost of an elementwise operator on a sparse tensor: of the numbers stored. Where two are added is not known."""
+    if not result.is_floating_point() or name in {"add", "sub", "rsub"}:
+        return None
+    return Flops(elementwise=count * stored(result))
+
+
+def coalesce(result: Tensor, x: Tensor) -> Flops | None:
+    """Cost of adding up the entries of a sparse tensor that are stored twice."""
+    return Flops(elementwise=stored(x) - stored(result)) if x.is_floating_point() else None
 
 
 def of_sign(_: Any, x: Tensor) -> Flops | None:
@@ -137,6 +158,7 @@ def scatter(*_: Any, reduce: str | None = None, **__: Any) -> Flops | None:
 
 
 FORMULAS: dict[str, Formula] = {
+    "aten._coalesce": coalesce,
     "aten.abs": of_sign,
     "aten.angle": of_sign,
     "aten.sgn": of_sign,

@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from torch import _ops
 
+_keys: Any = _ops._compute_keyset
 # What the eager kernels of these do is done by operators of torch's.
-SEEN = frozenset(
-    "associative_scan auto_functionalized auto_functionalized_v2 cond flex_attention flex_attention_backward foreach_map "
-    "hints_wrapper inductor_compiled_code invoke_quant invoke_quant_packed invoke_subgraph local_map_hop map_impl "
-    "out_dtype run_and_save_rng_state run_const_graph run_with_rng_state graphsafe_run_with_rng_state scan strict_mode "
-    "while_loop while_loop_stack_output with_effects".split()
+NAMES = (
+    "associative_scan auto_functionalized auto_functionalized_v2 cond flex_attention flex_attention_backward "
+    "foreach_map graphsafe_run_with_rng_state hints_wrapper inductor_compiled_code invoke_quant invoke_quant_packed "
+    "invoke_subgraph local_map_hop map_impl out_dtype run_and_save_rng_state run_const_graph run_with_rng_state scan "
+    "strict_mode while_loop while_loop_stack_output with_effects"
 )
+SEEN = frozenset(NAMES.split())
 # What these do inside is seen in part: a compiled program still calls libraries for some of its products.
 IN_PART = frozenset({"inductor_compiled_code"})
 FREE = frozenset({"print", "_export_tracepoint"})
@@ -49,7 +51,7 @@ def _kernel_key(mode: Any, operator: Any, args: Any, kwargs: Any) -> Any:
     """Return the dispatch key of the kernel that torch would run now, or None where the mode cannot be around it."""
     if torch.utils._python_dispatch._get_current_dispatch_mode_stack():
         return None
-    key = _ops._compute_keyset(args, kwargs, operator.non_fallthrough_keys).highestPriorityTypeId()
+    key = _keys(args, kwargs, operator.non_fallthrough_keys).highestPriorityTypeId()
     if key == torch._C.DispatchKey.Python:
         return None
     try:
@@ -60,7 +62,8 @@ def _kernel_key(mode: Any, operator: Any, args: Any, kwargs: Any) -> Any:
 
 def _run_seen(mode: Any, operator: Any, key: Any, args: Any, kwargs: Any) -> Any:
     kernel = operator.py_kernels[_ops.resolve_key(operator, key)]
-    if "_get_current_dispatch_mode" in kernel.__code__.co_names:  # it refuses to run with a mode around it
+    code = getattr(getattr(kernel, "func", kernel), "__code__", None)
+    if code is not None and "_get_current_dispatch_mode" in code.co_names:  # it refuses to run with a mode around it
         args = tuple(_bringing(mode, each) if callable(each) else each for each in args)
         return operator.dispatch(key, *args, **kwargs)
     with mode.again():
@@ -81,7 +84,7 @@ def _bringing(mode: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 def _triton_kernel(kwargs: dict[str, Any]) -> Any:
     from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
-    kernel = kernel_side_table.get_kernel(kwargs["kernel_idx"])
+    kernel: Any = kernel_side_table.get_kernel(kwargs["kernel_idx"])
     while hasattr(kernel, "configs") or hasattr(kernel, "values"):  # autotuned, or with heuristics
         kernel = kernel.fn
     return kernel

@@ -52,8 +52,8 @@ def holds_numbers(tensor: Tensor) -> bool:
 
 
 def summed(values: Tensor, sums: Tensor) -> int:
-    """Return the additions that sum values up: n − 1 for a sum of n."""
-    return max(values.numel() - sums.numel(), 0)
+    """Return the additions that sum values up: n − 1 for a sum of n, of a sparse tensor's only those stored."""
+    return max((values.numel() if is_dense(values) else stored(values)) - sums.numel(), 0)
 
 
 def rows(values: Tensor, dim: int) -> tuple[int, int]:

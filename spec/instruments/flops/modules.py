@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+next_number: Any = torch._C._autograd._get_sequence_nr
 NOT_NUMBERED = 2**63  # nodes that accumulate gradients have the largest number there is
 
 
@@ -46,14 +47,26 @@ class Scope:
             return self
         scope = self.known(module)
         if scope is None:
-            scope = self._inner[id(module)] = Scope(module, self._path_to(module), self)
+            scope = self._inner[id(module)] = self._new(module)
         return scope
 
-    def _path_to(self, module: nn.Module) -> str:
-        if self._module is None:
-            return type(module).__name__
-        outer = self._module()
-        return f"{self.name}.{type(module).__name__ if outer is None else _name_in(outer, module)}"
+    def _new(self, module: nn.Module) -> "Scope":
+        """Return the scope of a module that was not called in this one; a grandchild's is in its own parent's."""
+        outer = self._module() if self._module is not None else None
+        scope, name = self, ""
+        for part, each in _path(outer, module) if outer is not None else [(type(module).__name__, module)]:
+            name = f"{name}.{part}" if name else part
+            if each is module:
+                return Scope(module, name if scope.outer is None else f"{scope.name}.{name}", scope)
+            if not isinstance(each, nn.ModuleList | nn.ModuleDict):  # those are never called
+                scope, name = scope._at(each, name), ""
+        raise AssertionError("a path ends at its module")
+
+    def _at(self, module: nn.Module, name: str) -> "Scope":
+        scope = self.known(module)
+        if scope is None:
+            scope = self._inner[id(module)] = Scope(module, f"{self.name}.{name}", self)
+        return scope
 
     def enclosing(self) -> "Iterable[Scope]":
         """Yield it and all that enclose it, the outermost last."""
@@ -63,12 +76,18 @@ class Scope:
             scope = scope.outer
 
 
-def _name_in(outer: nn.Module, module: nn.Module) -> str:
-    for modules in (outer.named_children(), outer.named_modules()):
-        for name, each in modules:
-            if each is module and name:
-                return name
-    return type(module).__name__
+def _path(outer: nn.Module, module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the names and modules on the shortest way from one module to another, or the latter's class for a name."""
+    ways: list[list[tuple[str, nn.Module]]] = [[]]
+    seen = {id(outer)}
+    for way in ways:
+        for name, child in (way[-1][1] if way else outer).named_children():
+            if id(child) not in seen:
+                seen.add(id(child))
+                ways.append([*way, (name, child)])
+                if child is module:
+                    return ways[-1]
+    return [(type(module).__name__, module)]
 
 
 def common(one: Scope, other: Scope) -> Scope:
@@ -91,12 +110,12 @@ class _Thread:
 
     def __init__(self, outermost: Scope) -> None:
         self.calls: list[_Call] = []
-        self._numbers = [torch.autograd._get_sequence_nr()]
+        self._numbers = [next_number()]
         self._scopes = [outermost]
 
     def note(self, scope: Scope) -> None:
         """Note the scope of the nodes to come."""
-        number = torch.autograd._get_sequence_nr()
+        number = next_number()
         if number == self._numbers[-1]:
             self._scopes[-1] = scope
         else:

@@ -6,7 +6,7 @@ A product's own bias is one addition per element of the result, and one multipli
 that is not 1. A sparse matrix is multiplied where it has numbers stored. A convolution multiplies padding's zeros too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -36,6 +36,8 @@ def _added(beta: complex, alpha: complex) -> int:
 
 def _terms(result: Tensor, left: Tensor, right: Tensor) -> int | None:
     """Return the terms of all sums in a product of (…, rows, inner) with (…, inner, columns), either one a vector."""
+    if left.is_nested:
+        return sum(prod(each) for each in _matrices(left, right))
     if is_dense(left) and is_dense(right):
         return result.numel() * left.shape[-1]
     if is_dense(left):
@@ -43,6 +45,12 @@ def _terms(result: Tensor, left: Tensor, right: Tensor) -> int | None:
     if is_dense(right):
         return stored(left) * (right.shape[-1] if right.ndim > 1 else 1)
     return None  # where two sparse matrices' numbers meet is known only to who looks at them
+
+
+def _matrices(left: Tensor, right: Tensor) -> Iterable[tuple[int, ...]]:
+    """Return the sizes (…, rows, inner, columns) of each product of nested tensors, or of one with a plain tensor."""
+    pairs = zip(left.unbind(), right.unbind() if right.is_nested else [right] * left.size(0), strict=True)
+    return ((*a.shape, b.shape[-1]) for a, b in pairs)
 
 
 def multiply(result: Tensor, left: Tensor, right: Tensor, *_: Any, **__: Any) -> Flops | None:
@@ -123,13 +131,15 @@ def outer_add(result: Tensor, bias: Tensor, left: Tensor, right: Tensor, *, beta
 
 def linear(result: Tensor, x: Tensor, weight: Tensor, bias: Any = None, *_: Any, **__: Any) -> Flops:
     """Cost of a linear layer in one operator."""
-    return of_products(weight.numel() * (x.numel() // x.shape[-1]), x, bias=0 if bias is None else result.numel())
+    # A nested tensor has no last size, but the weight has it too.
+    points = x.numel() // weight.shape[-1]
+    return of_products(weight.numel() * points, x, bias=0 if bias is None else result.numel())
 
 
 def linear_backward(_: Any, x: Tensor, gradient: Tensor, weight: Tensor, mask: Sequence[bool]) -> Flops:
     """Cost of a linear layer's gradients: a product for each of the input's and the weight's, a sum for the bias's."""
-    points = x.numel() // x.shape[-1]
-    biased = gradient.numel() - gradient.shape[-1] if mask[2] else 0
+    points = x.numel() // weight.shape[-1]
+    biased = gradient.numel() - weight.shape[0] if mask[2] else 0
     return of_products((mask[0] + mask[1]) * weight.numel() * points, x, bias=biased)
 
 
@@ -208,7 +218,7 @@ def _convolution_backward(gradient: Tensor, positions: Tensor, weight: Tensor, m
 
 
 _BY_NAME: dict[Formula, str] = {
-    multiply: "mm bmm mv _int_mm hspmm _sparse_mm",
+    multiply: "mm bmm matmul mv _int_mm hspmm _sparse_mm",
     multiply_add: "addmm baddbmm addmv _sparse_addmm",
     multiply_sum: "addbmm",
     multiply_sampled: "sparse_sampled_addmm",

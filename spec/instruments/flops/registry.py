@@ -55,9 +55,10 @@ def _inherit(formula: Callable[..., int], result: Any, *args: Any, **named: Any)
 @cache
 def is_whole(operator: OpOverload[..., Any]) -> bool:
     """Whether an operator is one to the dispatcher, not made of others."""
-    if operator.namespace == "prim":  # TorchScript's operators are unknown to the dispatcher
+    try:
+        return not operator.has_kernel_for_dispatch_key(COMPOSITE)
+    except RuntimeError:  # some operators are TorchScript's alone, and unknown to the dispatcher
         return True
-    return not operator.has_kernel_for_dispatch_key(COMPOSITE)
 
 
 def has_kernel(operator: OpOverload[..., Any], args: Iterable[Any]) -> bool:

@@ -48,7 +48,7 @@ def _starting(start: Callable[..., None]) -> Callable[..., None]:
             run = thread.run
 
             def counted() -> None:
-                del thread.run  # type: ignore[method-assign]
+                del thread.run
                 _with(counters, run)
 
             thread.run = counted  # type: ignore[method-assign]
