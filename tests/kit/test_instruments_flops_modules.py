@@ -1,4 +1,4 @@
-"""FLOPs belong to the modules that did them, under activation checkpointing too, and the parts never exceed the whole."""
+"""FLOPs belong to the modules that did them, under checkpointing too, and the parts never exceed the whole."""
 
 import contextlib
 

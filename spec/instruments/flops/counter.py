@@ -62,7 +62,7 @@ class FlopCounter(FlopCounterMode):
         threads.follow(self.block)
         self.mod_tracker.open(self._is_in_force)
         self.mode: Any = Dispatch(self)
-        self.mode.__enter__()
+        self.mode.__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *exception: Any) -> None:

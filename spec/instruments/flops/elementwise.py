@@ -19,7 +19,8 @@ from spec.instruments.flops.lines import NOTHING, Flops, Formula, is_dense, stor
 
 FREE = {
     "moving": "_conj _copy_from _lazy_clone _neg_view _pack_padded_sequence _pad_packed_sequence _reshape_alias "
-    "_reshape_copy _stack _to_copy _to_dense _to_sparse _to_sparse_bsc _to_sparse_bsr _to_sparse_csc _to_sparse_csr _unsafe_view alias as_strided block_diag cat "
+    "_reshape_copy _stack _to_copy _to_dense _to_sparse _to_sparse_bsc _to_sparse_bsr "
+    "_to_sparse_csc _to_sparse_csr _unsafe_view alias as_strided block_diag cat "
     "channel_shuffle clone _coalesced complex constant_pad_nd contiguous copy detach diag_embed "
     "diagonal diagonal_backward diagonal_scatter expand flip im2col lift lift_fresh lift_fresh_copy movedim narrow "
     "permute pixel_shuffle pixel_unshuffle real imag reflection_pad1d reflection_pad2d reflection_pad3d repeat "
