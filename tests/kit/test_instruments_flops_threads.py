@@ -1,12 +1,15 @@
 """What the threads do that a block starts is counted, and threads that ran beside it unseen are named."""
 
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+
+from types import SimpleNamespace
 
 import torch
 from torch import nn
 
-from spec.instruments.flops import FlopCounter
+from spec.instruments.flops import FlopCounter, threads
 from tests.kit.flop_cases import values
 from tests.kit.flop_unusual import by_loops
 
@@ -151,3 +154,26 @@ def test_what_fails_in_a_thread_fails_as_without_the_counter():
         error = pool.submit(fail).exception()
     assert isinstance(error, ValueError)
     assert torch.utils._python_dispatch._get_current_dispatch_mode_stack() == []
+
+
+def test_a_program_with_kernels_of_its_own_is_listed_at_every_call(monkeypatch):
+    class Compiled:
+        def __call__(self, inputs):
+            return inputs
+
+    original = Compiled.__call__
+    monkeypatch.setitem(sys.modules, threads.COMPILED, SimpleNamespace(CompiledFxGraph=Compiled))
+    with FlopCounter() as counter:
+        assert [Compiled()(3), Compiled()(5)] == [3, 5]
+    assert counter.uncounted == {threads.KERNELS: 2}
+    assert Compiled.__call__ is original
+
+
+def test_a_thread_keeps_a_run_of_its_own():
+    thread = threading.Thread()
+    thread.run = run = multiply
+    with FlopCounter() as counter:
+        thread.start()
+        thread.join()
+    assert counter.matmul == PRODUCT
+    assert thread.run is run

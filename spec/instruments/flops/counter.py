@@ -4,8 +4,9 @@
         model(x).sum().backward()
     print(counter.table())
 
-Work that a program does without torch's operators (in NumPy, in a kernel that `torch.compile` generated, or in another
-process) passes by it unseen. See dispatch for how operators are seen, and modules for what belongs to a module.
+Work that a program does without torch's operators (in NumPy, or in another process) passes by it unseen. The calls of
+programs that `torch.compile` generated kernels for are listed. See dispatch for how operators are seen, and modules for
+what belongs to a module.
 """
 
 import threading
@@ -37,7 +38,7 @@ class FlopCounter(FlopCounterMode):
 
     `uncounted` has the calls of every operator with floating-point numbers among its arguments that has no formula, and
     of those whose products are counted but not the rest of their work. `unseen` has the names of the threads that were
-    there before the counter and ran meanwhile: what they did is in no count.
+    there before the counter and ran meanwhile: what they did, but for tasks that the block handed them, is in no count.
     """
 
     def __init__(self, attention: Convention = "full", custom_mapping: dict[Any, Any] | None = None) -> None:
@@ -59,6 +60,7 @@ class FlopCounter(FlopCounterMode):
         self.uncounted, self.unseen, self.entries, self.block = {}, [], 0, object()
         self.flop_counts.clear()
         self._clocks = threads.clocks()
+        self._had_compiled = threads.has_compiled()
         threads.follow(self.block)
         self.mod_tracker.open(self._is_in_force)
         self.mode: Any = Dispatch(self)
@@ -70,6 +72,8 @@ class FlopCounter(FlopCounterMode):
         self.mode = None
         self.mod_tracker.close()
         threads.leave(self.block)
+        if not self._had_compiled and threads.has_compiled() and threads.KERNELS not in self.uncounted:
+            self.list_uncounted(threads.KERNELS)  # the first of the process
         self.unseen = threads.ran(self._clocks)
         self.block = None
 
@@ -105,10 +109,10 @@ class FlopCounter(FlopCounterMode):
         flops = self._cost(packet, result, args, named)
         if flops is None:
             if any(map(holds_numbers, tensors((*args, *named.values())))):
-                self.list(str(packet))
+                self.list_uncounted(str(packet))
             return 0
         if flops.elementwise is None:
-            self.list(f"{packet} (its elementwise work)")
+            self.list_uncounted(f"{packet} (its elementwise work)")
         parents = self.mod_tracker.parents
         with self._lock:
             self.entries += any(flops)
@@ -123,7 +127,7 @@ class FlopCounter(FlopCounterMode):
         flops = self._cost(func._overloadpacket, result, args, named)
         return flops is None or any(flops)
 
-    def list(self, name: str) -> None:
+    def list_uncounted(self, name: str) -> None:
         """List an operator that is not counted."""
         with self._lock:
             self.entries += 1

@@ -117,7 +117,7 @@ class Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.others():
             result = func(*args, **kwargs)
             if kind != FREE:
-                self.counter.list(f"{_name(func)} (of {names}, below another mode)")
+                self.counter.list_uncounted(f"{_name(func)} (of {names}, below another mode)")
             return result
         seen, entered = getattr(self._local, "seen", 0), self.counter.entries
         with self.again():
@@ -135,7 +135,7 @@ class Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if getattr(self._local, "seen", 0) == seen:
             self.counter.enter(getattr(func, "_overloadpacket", func), result, args, kwargs)
         elif self.counter.would_cost(func, result, args, kwargs):
-            self.counter.list(f"{_name(func)} (of {names})")
+            self.counter.list_uncounted(f"{_name(func)} (of {names})")
 
 
 def _name(func: Any) -> str:

@@ -40,10 +40,10 @@ def run(mode: Any, operator: Any, args: Any, kwargs: Any) -> Any:
     if kernel_key is None:
         result = operator(*args, **kwargs)
         if name not in FREE:
-            mode.counter.list(str(name))
+            mode.counter.list_uncounted(str(name))
         return result
     if name in IN_PART:
-        mode.counter.list(f"{name} (but for what it calls of libraries)")
+        mode.counter.list_uncounted(f"{name} (but for what it calls of libraries)")
     return _run_seen(mode, operator, kernel_key, args, kwargs)
 
 

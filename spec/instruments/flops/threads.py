@@ -5,6 +5,7 @@ is handed to a pool of threads from there, take the mode along. Another thread t
 its work unseen; it is named unless the system says that it has not run.
 """
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,45 +17,74 @@ from torch.utils import _python_dispatch as modes
 
 from spec.instruments.flops.dispatch import Dispatch
 
+COMPILED = "torch._inductor.output_code"
+KERNELS = "torch.compile (what its own kernels compute)"
 _LOCK = threading.Lock()
 _OPEN: list[object] = []  # the blocks that are open, in all threads
-_ORIGINALS: dict[str, Any] = {}
+_REPLACED: list[tuple[Any, str, Any, Any]] = []  # an owner, its attribute, what that was and what it is meanwhile
 
 
 def follow(block: object) -> None:
     """Take the modes along to threads and tasks, from now on."""
     with _LOCK:
         if not _OPEN:
-            _ORIGINALS.update(start=threading.Thread.start, submit=ThreadPoolExecutor.submit)
-            threading.Thread.start = _starting(_ORIGINALS["start"])  # type: ignore[method-assign]
-            ThreadPoolExecutor.submit = _submitting(_ORIGINALS["submit"])  # type: ignore[method-assign]
+            _replace(threading.Thread, "start", _starting)
+            _replace(ThreadPoolExecutor, "submit", _submitting)
+            if compiled := sys.modules.get(COMPILED):
+                _replace(compiled.CompiledFxGraph, "__call__", _calling)
         _OPEN.append(block)
+
+
+def _replace(owner: Any, name: str, wrapping: Callable[[Any], Any]) -> None:
+    original = getattr(owner, name)
+    meanwhile = wrapping(original)
+    setattr(owner, name, meanwhile)
+    _REPLACED.append((owner, name, original, meanwhile))
 
 
 def leave(block: object) -> None:
     """End it, when no other block is open."""
     with _LOCK:
         _OPEN.remove(block)
-        if not _OPEN:
-            threading.Thread.start = _ORIGINALS["start"]  # type: ignore[method-assign]
-            ThreadPoolExecutor.submit = _ORIGINALS["submit"]  # type: ignore[method-assign]
+        while not _OPEN and _REPLACED:
+            owner, name, original, meanwhile = _REPLACED.pop()
+            if getattr(owner, name) is meanwhile:  # else somebody wrapped it, and it does no harm without a block
+                setattr(owner, name, original)
 
 
 def _starting(start: Callable[..., None]) -> Callable[..., None]:
     @wraps(start)
     def started(thread: threading.Thread) -> None:
-        counters = _counters()
-        if counters:
-            run = thread.run
+        if counters := _counters():
+            run, own = thread.run, "run" in vars(thread)
 
             def counted() -> None:
-                del thread.run
+                if own:
+                    thread.run = run  # type: ignore[method-assign]
+                else:
+                    del thread.run
                 _with(counters, run)
 
             thread.run = counted  # type: ignore[method-assign]
         start(thread)
 
     return started
+
+
+def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def called(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        for counter, _ in _counters():
+            counter.list_uncounted(KERNELS)
+        return call(graph, *args, **kwargs)
+
+    return called
+
+
+def has_compiled() -> bool:
+    """Whether torch.compile has generated kernels in this process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return COMPILED in sys.modules and utils is not None and any(utils.counters["inductor"].values())
 
 
 def _submitting(submit: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,9 +119,8 @@ def _with(counters: list[Any], function: Callable[..., Any], *args: Any, **kwarg
 
 def clocks() -> dict[threading.Thread, int | None]:
     """Return the other threads with the time that each has run, or None where the system does not say."""
-    return {
-        thread: _clock(thread) for thread in threading.enumerate() if thread is not threading.current_thread()
-    }  # fmt: skip
+    here = threading.current_thread()
+    return {thread: _clock(thread) for thread in threading.enumerate() if thread is not here}
 
 
 def _clock(thread: threading.Thread) -> int | None:
