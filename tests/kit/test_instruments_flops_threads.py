@@ -3,7 +3,6 @@
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-
 from types import SimpleNamespace
 
 import torch
