@@ -64,32 +64,32 @@ def test_what_has_no_count_for_nested_tensors_is_listed():
 
 # Sparse tensors.
 
-PLACES = [(0, 1), (2, 3)]
+POSITIONS = [(0, 1), (2, 3)]
 
 
-def sparse(places=PLACES, grad=False, coalesced=False):
-    """Return a sparse 3·4 matrix with numbers stored at places."""
-    made = torch.sparse_coo_tensor(torch.tensor(places).T, torch.arange(len(places)) + 2.0, (3, 4))
+def sparse(positions=POSITIONS, grad=False, coalesced=False):
+    """Return a sparse 3·4 matrix with numbers stored at positions."""
+    made = torch.sparse_coo_tensor(torch.tensor(positions).T, torch.arange(len(positions)) + 2.0, (3, 4))
     return (made.coalesce() if coalesced else made).requires_grad_(grad)
 
 
-def by_entries(places, columns):
+def by_entries(positions, columns):
     """Return the FLOPs of a sparse matrix by a dense one, entry by entry."""
     flops = 0
-    for _ in places:
+    for _ in positions:
         for _ in range(columns):
             flops += 2  # a multiplication, and an addition to the result
     return flops
 
 
 @pytest.mark.parametrize(
-    ("places", "coalesced"),
-    [(PLACES, False), (PLACES, True), ([(0, 1), (0, 1)], False)],
+    ("positions", "coalesced"),
+    [(POSITIONS, False), (POSITIONS, True), ([(0, 1), (0, 1)], False)],
     ids=["", "coalesced", "twice"],
 )
-def test_every_entry_of_a_sparse_matrix_is_multiplied(places, coalesced):
-    counter = unchanged(lambda: sparse(places, coalesced=coalesced) @ torch.ones(4, 3))
-    assert (counter.matmul, counter.uncounted) == (by_entries(places, 3), {})
+def test_every_entry_of_a_sparse_matrix_is_multiplied(positions, coalesced):
+    counter = unchanged(lambda: sparse(positions, coalesced=coalesced) @ torch.ones(4, 3))
+    assert (counter.matmul, counter.uncounted) == (by_entries(positions, 3), {})
 
 
 def test_the_transpose_of_an_uncoalesced_matrix_in_backward():
@@ -99,7 +99,7 @@ def test_the_transpose_of_an_uncoalesced_matrix_in_backward():
         return dense.grad
 
     counter = unchanged(program)
-    assert (counter.matmul, counter.uncounted) == (2 * by_entries(PLACES, 3), {})
+    assert (counter.matmul, counter.uncounted) == (2 * by_entries(POSITIONS, 3), {})
 
 
 def test_the_gradient_of_a_sparse_matrix_is_a_dense_product():
@@ -109,15 +109,15 @@ def test_the_gradient_of_a_sparse_matrix_is_a_dense_product():
         return [dense.grad, left.grad]
 
     counter = unchanged(program)
-    assert (counter.matmul, counter.uncounted) == (2 * by_entries(PLACES, 3) + by_loops((3, 3, 4)), {})
+    assert (counter.matmul, counter.uncounted) == (2 * by_entries(POSITIONS, 3) + by_loops((3, 3, 4)), {})
 
 
 SPARSE = {
-    "addmm": (lambda: torch.addmm(values(3, 3), sparse(), values(4, 3)), by_entries(PLACES, 3)),
-    "sparse.addmm": (lambda: torch.sparse.addmm(values(3, 3), sparse(), values(4, 3)), by_entries(PLACES, 3)),
-    "by a vector": (lambda: torch.mv(sparse(), values(4)), by_entries(PLACES, 1)),
-    "of batches": (lambda: torch.bmm(torch.stack([sparse(), sparse()]), values(2, 4, 3)), 2 * by_entries(PLACES, 3)),
-    "dense by sparse": (lambda: values(2, 3) @ sparse(), by_entries(PLACES, 2)),
+    "addmm": (lambda: torch.addmm(values(3, 3), sparse(), values(4, 3)), by_entries(POSITIONS, 3)),
+    "sparse.addmm": (lambda: torch.sparse.addmm(values(3, 3), sparse(), values(4, 3)), by_entries(POSITIONS, 3)),
+    "by a vector": (lambda: torch.mv(sparse(), values(4)), by_entries(POSITIONS, 1)),
+    "of batches": (lambda: torch.bmm(torch.stack([sparse(), sparse()]), values(2, 4, 3)), 2 * by_entries(POSITIONS, 3)),
+    "dense by sparse": (lambda: values(2, 3) @ sparse(), by_entries(POSITIONS, 2)),
     "blocks": (  # two blocks of 2·2
         lambda: torch.block_diag(values(2, 2), values(2, 2)).to_sparse_bsr((2, 2)) @ values(4, 3),
         by_entries(range(8), 3),

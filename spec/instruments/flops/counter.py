@@ -52,8 +52,8 @@ class FlopCounter(FlopCounterMode):
         self.mod_tracker: Any = Modules()
         self.uncounted: dict[str, int] = {}
         self.unseen: list[str] = []
-        self.block: object = None  # the block that the counter is in, a new object for each
-        self.entries = 0  # how often something was counted or listed
+        self.block: object = None  # Every block gets an object of its own.
+        self.entries = 0  # It grows whenever something is counted or listed.
         self._lock = threading.Lock()
 
     def __enter__(self) -> "FlopCounter":
@@ -73,7 +73,7 @@ class FlopCounter(FlopCounterMode):
         self.mod_tracker.close()
         threads.leave(self.block)
         if not self._had_compiled and threads.has_compiled() and threads.KERNELS not in self.uncounted:
-            self.list_uncounted(threads.KERNELS)  # the first of the process
+            self.list_uncounted(threads.KERNELS)  # Its class was not there to be watched.
         self.unseen = threads.ran(self._clocks)
         self.block = None
 
@@ -87,7 +87,7 @@ class FlopCounter(FlopCounterMode):
         formula = self.flop_registry.formula(packet)
         try:
             flops = None if formula is None else formula(result, *args, **named)
-        except Exception:  # whatever tensors the formula was not made for, the program goes on
+        except Exception:  # The formula was not made for such tensors, but the program goes on.
             return None
         # A size that is a symbol stands for a number that nobody knows yet.
         return None if flops and any(isinstance(each, torch.SymInt) for each in flops) else flops

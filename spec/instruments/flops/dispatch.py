@@ -21,9 +21,9 @@ from spec.instruments.flops import higher_order
 from spec.instruments.flops.lines import tensors
 from spec.instruments.flops.registry import has_kernel, is_free, is_whole
 
-# Subclasses of torch's own that stand for plain tensors.
+# These subclasses of torch's own stand for plain tensors.
 PLAIN = frozenset({FakeTensor, FunctionalTensor})
-# What a subclass is asked about itself, which concerns no mode.
+# Only the subclass itself can answer these.
 ABOUT = frozenset(
     getattr(getattr(namespace, name), overload)
     for namespace, names in (
@@ -47,7 +47,7 @@ class Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.counter, self.block = counter, counter.block
         self._kinds: dict[Any, int] = {}
-        self._local = threading.local()  # autograd's threads share the mode
+        self._local = threading.local()  # The threads of autograd share the mode.
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -112,7 +112,7 @@ class Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run an operator on a tensor subclass, and see what the subclass does."""
         if getattr(self._local, "passes", None) is func:
             self._local.passes = None
-            return NotImplemented  # torch hands it to the subclass, with this mode in force
+            return NotImplemented  # Then torch hands it to the subclass, with this mode in force.
         names = ", ".join(sorted({each.__name__ for each in types if each not in PLAIN}))
         if self.others():
             result = func(*args, **kwargs)

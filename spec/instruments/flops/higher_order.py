@@ -63,7 +63,7 @@ def _kernel_key(mode: Any, operator: Any, args: Any, kwargs: Any) -> Any:
 def _run_seen(mode: Any, operator: Any, key: Any, args: Any, kwargs: Any) -> Any:
     kernel = operator.py_kernels[_ops.resolve_key(operator, key)]
     code = getattr(getattr(kernel, "func", kernel), "__code__", None)
-    if code is not None and "_get_current_dispatch_mode" in code.co_names:  # it refuses to run with a mode around it
+    if code is not None and "_get_current_dispatch_mode" in code.co_names:  # It refuses to run with a mode around it.
         args = tuple(_bringing(mode, each) if callable(each) else each for each in args)
         return operator.dispatch(key, *args, **kwargs)
     with mode.again():

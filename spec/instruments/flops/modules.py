@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 next_number: Any = torch._C._autograd._get_sequence_nr
-NOT_NUMBERED = 2**63  # nodes that accumulate gradients have the largest number there is
+NOT_NUMBERED = 2**63  # Nodes that accumulate gradients have the largest number there is.
 
 
 class Scope:
@@ -58,7 +58,7 @@ class Scope:
             name = f"{name}.{part}" if name else part
             if each is module:
                 return Scope(module, name if scope.outer is None else f"{scope.name}.{name}", scope)
-            if not isinstance(each, nn.ModuleList | nn.ModuleDict):  # those are never called
+            if not isinstance(each, nn.ModuleList | nn.ModuleDict):  # Those are never called.
                 scope, name = scope._at(each, name), ""
         raise AssertionError("a path ends at its module")
 
@@ -184,9 +184,9 @@ class Modules:
     def _leave(self, module: nn.Module, _: Any, __: Any) -> None:
         here = self._threads.get(threading.get_ident())
         if here is None or not any(call.module is module for call in here.calls):
-            return  # it was called before the counter was entered
+            return  # It was called before the counter was entered.
         while here.calls.pop().module is not module:
-            pass  # calls that an exception ended which is no Exception
+            pass  # Only an Exception lets torch call this for every module that it ends.
         here.note(here.calls[-1].scope if here.calls else self._outermost)
 
     def _scope_of(self, node: Any) -> Scope:

@@ -13,7 +13,8 @@ from spec.instruments.flops.lines import Flops, Formula, tensors
 
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 COMPOSITE_NESTED = torch._C.DispatchKey.CompositeImplicitAutogradNestedTensor
-KERNELS = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)  # the keys of kernels that compute
+# All keys below this one belong to kernels that compute.
+KERNELS = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
 
 class Registry(dict[Any, Callable[..., int]]):

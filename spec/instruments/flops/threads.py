@@ -20,8 +20,9 @@ from spec.instruments.flops.dispatch import Dispatch
 COMPILED = "torch._inductor.output_code"
 KERNELS = "torch.compile (what its own kernels compute)"
 _LOCK = threading.Lock()
-_OPEN: list[object] = []  # the blocks that are open, in all threads
-_REPLACED: list[tuple[Any, str, Any, Any]] = []  # an owner, its attribute, what that was and what it is meanwhile
+_OPEN: list[object] = []  # It holds the open blocks of all threads.
+# Each entry says whose attribute was replaced, its name, what it was and what it is meanwhile.
+_REPLACED: list[tuple[Any, str, Any, Any]] = []
 
 
 def follow(block: object) -> None:
@@ -48,7 +49,7 @@ def leave(block: object) -> None:
         _OPEN.remove(block)
         while not _OPEN and _REPLACED:
             owner, name, original, meanwhile = _REPLACED.pop()
-            if getattr(owner, name) is meanwhile:  # else somebody wrapped it, and it does no harm without a block
+            if getattr(owner, name) is meanwhile:  # Otherwise somebody wrapped it, and it only passes on.
                 setattr(owner, name, original)
 
 
