@@ -61,6 +61,11 @@ def with_gradient(function, *shapes):
     return program
 
 
+def again(forward):
+    """Return the FLOPs of products forward and backward: backward without computing forward again, or with it."""
+    return {3 * forward, 4 * forward}
+
+
 class Grad(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -95,10 +100,10 @@ PROGRAMS = {  # each with the products that run, by hand from the program's text
     "scan": (lambda: scan(lambda c, x: (c @ x, c + x), values(4, 4), values(3, 4, 4)), 3 * SQUARE),
     "cond, true": (lambda: choose(torch.tensor(True), values(4, 4)), 2 * SQUARE),
     "cond, false": (lambda: choose(torch.tensor(False), values(4, 4)), SQUARE),
-    # Of forward's product backward has two, after it has computed forward again.
-    "cond, false, and backward": (with_gradient(lambda x: choose(torch.tensor(False), x), (4, 4)), 4 * SQUARE),
-    "while_loop and backward": (with_gradient(three_times, (4, 4)), 3 * 4 * SQUARE),
-    "map and backward": (with_gradient(lambda x: map_over(lambda x: x @ x, x), (3, 4, 4)), 3 * 4 * SQUARE),
+    # Backward has two products for each of forward's, which some versions of torch compute again first.
+    "cond, false, and backward": (with_gradient(lambda x: choose(torch.tensor(False), x), (4, 4)), again(SQUARE)),
+    "while_loop and backward": (with_gradient(three_times, (4, 4)), again(3 * SQUARE)),
+    "map and backward": (with_gradient(lambda x: map_over(lambda x: x @ x, x), (3, 4, 4)), again(3 * SQUARE)),
     # Two products of every query with every key, for each of two heads.
     "flex_attention": (attention, 2 * by_loops((3, 5, 3), (3, 3, 5))),
     "strict_mode": (lambda: strict_mode(lambda x: (x @ x,), (values(4, 4),)), SQUARE),
@@ -120,13 +125,15 @@ PROGRAMS = {  # each with the products that run, by hand from the program's text
 def test_what_runs_inside_is_counted(name):
     program, expected = PROGRAMS[name]
     counter = unchanged(program)
-    assert (counter.matmul, counter.uncounted) == (expected, {})
+    assert counter.matmul in (expected if isinstance(expected, set) else {expected})
+    assert counter.uncounted == {}
 
 
 def test_scan_with_backward_changes_nothing():
     program = with_gradient(lambda x, y: scan(lambda c, x: (c @ x, c + x), x, y), (4, 4), (3, 4, 4))
     counter = unchanged(program)
-    assert (counter.matmul, counter.uncounted) == (3 * 3 * SQUARE, {})  # forward, and two gradients of each product
+    assert counter.matmul in again(3 * SQUARE)
+    assert counter.uncounted == {}
 
 
 def test_out_dtype_is_a_product_of_integers():
