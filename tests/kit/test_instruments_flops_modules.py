@@ -1,6 +1,7 @@
 """FLOPs belong to the modules that did them, under checkpointing too, and the parts never exceed the whole."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import hypothesis.strategies as st
 import pytest
@@ -101,6 +102,27 @@ def test_blocks_of_a_network(reentrant):
         assert modules[f"Checkpointed.blocks.{block}.0"] == 4 * LAYER
         assert modules[f"Checkpointed.blocks.{block}.1"] == (3 + reentrant) * LAYER
     assert modules["Checkpointed"] == modules["Global"]
+    assert holds_its_parts(counter)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_thread_of_its_own_for_backward_as_devices_have(reentrant):
+    net, x = Checkpointed([pair(), pair()], use_reentrant=reentrant), values(2, 4).requires_grad_()
+
+    def step(backward):
+        with FlopCounter() as counter:
+            for _ in range(2):
+                backward(net(x).sum())
+        return {name: flops.matmul for name, flops in counter.by_module.items()}, counter
+
+    def in_a_thread(loss):
+        pool.submit(loss.backward).result()
+
+    with ThreadPoolExecutor(1) as pool:
+        # The thread has made nodes of other modules before, so that its numbers are ahead of the block's.
+        pool.submit(lambda: [values(2, 4).requires_grad_().sin() for _ in range(7)]).result()
+        modules, counter = step(in_a_thread)
+    assert modules == step(lambda loss: loss.backward())[0]
     assert holds_its_parts(counter)
 
 

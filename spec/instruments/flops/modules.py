@@ -11,7 +11,7 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -110,6 +110,8 @@ class _Thread:
 
     def __init__(self, outermost: Scope) -> None:
         self.calls: list[_Call] = []
+        # autograd has threads of its own for devices: one of those begins with a module that backward calls again.
+        self.task = None if torch._C._current_autograd_node() is None else torch._C._current_graph_task_id()
         self._numbers = [next_number()]
         self._scopes = [outermost]
 
@@ -162,7 +164,20 @@ class Modules:
         thread = self._threads.get(ident)
         if thread is None:
             thread = self._threads[ident] = _Thread(self._outermost)
+            if thread.task is not None:
+                # The nodes that it makes do not outlive the backward pass, and later ones have the same numbers.
+                torch.autograd.Variable._execution_engine.queue_callback(partial(self._drop, ident))
         return thread
+
+    def _drop(self, ident: int) -> None:
+        self._threads.pop(ident, None)
+
+    def _makers(self) -> list[_Thread]:
+        """Return the threads that may have made the nodes of the backward pass that runs in this thread."""
+        task, here = torch._C._current_graph_task_id(), self._threads.get(threading.get_ident())
+        if here is not None and here.task not in (None, task):
+            return [here]  # This pass is inside another, and goes through what this thread has just computed again.
+        return [thread for thread in list(self._threads.values()) if thread.task is None or thread.task != task]
 
     def _enter(self, module: nn.Module, _: Any) -> None:
         if not self._is_watched():
@@ -195,7 +210,7 @@ class Modules:
         if number >= NOT_NUMBERED:
             return self._outermost
         # Every thread numbers its own nodes, and a node does not say which thread made it.
-        scopes = [scope for thread in list(self._threads.values()) if (scope := thread.scope_of(number))]
+        scopes = [scope for thread in self._makers() if (scope := thread.scope_of(number))]
         return reduce(common, scopes, scopes[0]) if scopes else self._outermost
 
     @property
