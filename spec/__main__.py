@@ -6,6 +6,12 @@ import keyword
 import sys
 from pathlib import Path
 
+from spec import needs
+
+if problem := needs.missing():
+    print(f"python -m spec: {problem}", file=sys.stderr)
+    sys.exit(2)
+
 from spec import skeleton
 from spec.report import comparison, receipts
 
