@@ -1,5 +1,6 @@
 """The report folder: claims.json, rewritten whole after each test, so that an interrupted run leaves a readable one."""
 
+import contextlib
 import json
 import os
 import re
@@ -64,5 +65,17 @@ def write(
 
 def _replace(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(text, encoding="utf-8", errors="backslashreplace")  # half a surrogate pair: as JSON escapes it
-    os.replace(scratch, path)
+    try:
+        # Half a surrogate pair is written as JSON escapes it.
+        scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(scratch, path)
+    except OSError:
+        remove(scratch)  # on a full disk, say
+        raise
+
+
+def remove(path: Path) -> None:
+    """Delete a file, where there is one and it can be; a device, such as /dev/full, is none."""
+    with contextlib.suppress(OSError):
+        if path.is_file():
+            path.unlink()

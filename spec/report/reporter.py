@@ -29,15 +29,43 @@ class Reporter:
         self.environment = environment
         self.folder = folder
         self.claims, self.junit = (folder and folder / files.name(file, rank) for file in (files.CLAIMS, files.JUNIT))
+        self.xml: Any = None  # pytest's writer of XML, where there is one
         self.faults: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
         self.rates: list[Json] = []
-        self.trouble = ""  # why the report cannot be written any more
+        self.trouble = ""  # why a report cannot be written any more
 
-    def pytest_sessionstart(self) -> None:
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
         if self.junit:
             self.junit.unlink(missing_ok=True)  # an old report never passes for this run's
+        self.take_over_xml(session)
         self.write(complete=False)
+
+    def take_over_xml(self, session: pytest.Session) -> None:
+        """Keep pytest's XML from ending the run before the table is shown: pytest itself raises on a full disk."""
+        manager = session.config.pluginmanager
+        self.xml = next((plugin for plugin in manager.get_plugins() if type(plugin).__name__ == "LogXML"), None)
+        if self.xml is None:
+            return
+        path, write, announce = Path(self.xml.logfile), self.xml.pytest_sessionfinish, self.xml.pytest_terminal_summary
+
+        def pytest_sessionfinish() -> None:
+            try:
+                write()
+                if self.folder:
+                    files.leave_out_host(path, session.config.rootpath)
+            except OSError as error:
+                files.remove(path)  # half an XML file serves nobody, and a whole one names the host
+                self.trouble = self.trouble or f"{path}: cannot be written: {error.strerror}"
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+        def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+            if path.is_file():
+                announce(terminalreporter=terminalreporter, config=config)
+
+        manager.unregister(self.xml)
+        self.xml.pytest_sessionfinish, self.xml.pytest_terminal_summary = pytest_sessionfinish, pytest_terminal_summary
+        manager.register(self.xml)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         told = dict(report.user_properties)
@@ -80,12 +108,7 @@ class Reporter:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        if self.junit and self.junit.is_file() and not self.trouble:
-            try:
-                files.leave_out_host(self.junit, config.rootpath)
-            except OSError as error:
-                self.trouble = f"--spec-report={self.folder}: cannot be written any more: {error.strerror}"
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.rates:
             terminalreporter.section("rates")
             for line in benchmarks.table(self.rates):
@@ -100,7 +123,8 @@ class Reporter:
         if self.trouble:
             terminalreporter.write_line(f"ERROR: {self.trouble}", red=True)
         elif self.folder:
-            terminalreporter.write_line(f"report: {self.claims}, {self.junit}")
+            written = [str(self.claims), *([self.xml.logfile] if self.xml else [])]
+            terminalreporter.write_line(f"report: {', '.join(written)}")
 
     def findings(self) -> list[Finding]:
         return list(findings(self.chapters, self.outcomes.values()))

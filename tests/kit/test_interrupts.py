@@ -10,7 +10,7 @@ import time
 import pytest
 
 from spec.report import files
-from tests.kit.project import BYTES, DOUBLE, TEST_BYTES, TEST_DOUBLE
+from tests.kit.project import BYTES, CONFTEST, DOUBLE, TEST_BYTES, TEST_DOUBLE
 
 pytest_plugins = ["pytester"]
 jsonschema = pytest.importorskip("jsonschema")
@@ -128,3 +128,42 @@ def test_a_report_that_cannot_be_written_any_more_is_told_at_the_end(project):
     ran = project.run()
     assert ran.stops_with(f"--spec-report={project.path}/report: cannot be written any more: Is a directory")
     assert ran.line("storage.double  holds      holds ")
+
+
+# Limits what the process may write to a file, once all has been set up: as good as a full disk, without being root.
+FULL = """
+def pytest_sessionstart():
+    resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+"""
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_a_full_disk_costs_no_table(project, share):
+    """Whether the disk is full from the start or at the end, the table comes, then one line and status 4; no scratch."""
+    project.run()
+    limit = int(share * os.path.getsize("report/claims.json"))
+    project.write("conftest.py", f"import resource\n\nlimit = ({limit}, {limit})\n{CONFTEST}\n{FULL}")
+    ran = project.run_apart()
+    assert ran.line("storage.bytes  holds      holds ")
+    assert ran.stops_with("report: cannot be written any more: File too large")
+    assert "generated xml file" not in ran.out
+    assert not [name for name in os.listdir("report") if name.startswith(".") or name == "junit.xml"]
+
+
+@pytest.mark.parametrize("report", [(), ("--spec-report=report",)], ids=["alone", "beside a report"])
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_pytests_own_report_may_fail(project, report):
+    """The XML that --junitxml asks for may lie on another disk, which is full: one line, and the device stays."""
+    ran = project.run_apart(*report, "--junitxml=/dev/full")
+    assert ran.line("storage.bytes  holds      holds ")
+    assert ran.stops_with("/dev/full: cannot be written: No space left on device")
+    assert os.path.exists("/dev/full")
+
+
+def test_the_reports_are_named_where_they_are(project):
+    """Where --junitxml puts pytest's report elsewhere, the line at the end says so; the host's name is in neither."""
+    ran = project.run("--junitxml=elsewhere/results.xml")
+    folder = project.path
+    assert ran.line("report: ") == f"report: {folder}/report/claims.json, {folder}/elsewhere/results.xml"
+    assert "hostname" not in (folder / "elsewhere/results.xml").read_text()
+    assert "junit.xml" not in ran.out
