@@ -85,12 +85,18 @@ def in_the_notes_order(items: Sequence[pytest.Item], chapters: Sequence[Chapter]
     return sorted(items, key=key)
 
 
-def unknown_claims(markexpr: str, chapters: Sequence[Chapter]) -> Iterator[str]:
-    """Yield one line for each claim id in a -m expression that no chapter states."""
+def unknown_marks(markexpr: str, chapters: Sequence[Chapter]) -> Iterator[str]:
+    """Yield one line for each part of a -m expression's claim(…) that no test can have, with what there is instead."""
     ids = [claim.id for chapter in chapters for claim in chapter.claims]
-    for name in re.findall(r"""\bid\s*=\s*['"]([^'"]*)['"]""", markexpr):
-        if name not in ids:
-            yield f"-m: no claim has the id {name!r}{suggestion(name, ids)}"
+    known = {"id": ids, "role": ["verifies", "refutes"], "standing": [standing.value for standing in Standing]}
+    for given in re.findall(r"\bclaim\s*\(([^)]*)\)", markexpr):
+        for name, value in re.findall(r"""(\w+)\s*=\s*['"]([^'"]*)['"]""", given):
+            if name not in known:
+                yield f"-m: claim(…) has no {name!r}: there are {', '.join(known)}; -k selects by a part of the id"
+            elif name == "id" and value not in ids:
+                yield f"-m: no claim has the id {value!r}{suggestion(value, ids)}"
+            elif value not in known[name]:
+                yield f"-m: no claim has the {name} {value!r}: there are {', '.join(map(repr, known[name]))}"
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:

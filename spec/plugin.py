@@ -27,6 +27,12 @@ ACCELERATORS = pytest.StashKey[list[torch.device]]()
 EVIDENCE = pytest.StashKey[Evidence]()
 TESTS = pytest.StashKey[dict[tuple[str, str], list[str]]]()  # by claim and device: every test, selected or not
 WHOLE = "spec_whole"
+MARKER = (
+    "the claim of the notes that the test is tied to: its id, such as 'flops.matmul'; the test's role, 'verifies' (the "
+    "law holds) or 'refutes' (the notes' wording fails); the wording's standing, 'holds', 'holds if' (under a "
+    "condition that the notes leave out) or 'corrected' (false as put). "
+    "To select by them: -m \"claim(standing='holds if')\""
+)
 HEADER = pytest.StashKey[list[str]]()
 RECEIPT = pytest.StashKey[Mapping[str, object]]()
 PROMISES = pytest.StashKey[promises.Promises]()
@@ -50,16 +56,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
-    config.addinivalue_line(
-        "markers", "claim(id, role, standing): the claim of the notes that the test verifies or refutes"
-    )
+    config.addinivalue_line("markers", f"claim(id, role, standing): {MARKER}")
     config.addinivalue_line("markers", "gpu: needs an accelerator")
     sys.path.append(str(config.invocation_params.dir))  # where a student's own package lies
     try:
         chapters = claims.load(config.getini("spec_claims"))
     except Exception as error:
         raise pytest.UsageError(f"the claims cannot be read: {type(error).__name__}: {error}") from error
-    faults = list(problems(chapters)) or list(collection.unknown_claims(option.markexpr or "", chapters))
+    faults = list(problems(chapters)) or list(collection.unknown_marks(option.markexpr or "", chapters))
     if os.environ.get("CI") and option.hypothesis_profile is None:
         option.hypothesis_profile = "ci"  # and so the command that reruns a failure elsewhere says it
     profile = "default" if option.hypothesis_profile is None else option.hypothesis_profile
@@ -231,18 +235,6 @@ def pytest_runtest_makereport(
         claim = next(claim for chapter in chapters for claim in chapter.claims if claim.id == ties[0][0])
         running.explain(report, call.excinfo, item, claim)
     return report
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
-    """Show what made many tests fail once."""
-    failed = terminalreporter.stats.get("failed", [])
-    if failed:
-        terminalreporter.stats["failed"] = running.told_once(failed)
-    result = yield
-    if failed:
-        terminalreporter.stats["failed"] = failed
-    return result
 
 
 @pytest.fixture(scope="session")

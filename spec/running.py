@@ -5,6 +5,7 @@ import functools
 import inspect
 import json
 import linecache
+import os
 import re
 import shlex
 import traceback
@@ -69,9 +70,9 @@ def inputs_of(arguments: Mapping[str, Any]) -> dict[str, object]:
 
 
 def rerun(item: pytest.Item) -> str:
-    """Return the command that runs just this test in the same way."""
+    """Return the command that runs just this test in the same way, from the folder in which pytest was started."""
     option = item.config.option
-    words = ["pytest", shlex.quote(item.nodeid)]
+    words = ["pytest", shlex.quote(_from_here(item))]
     if option.spec_impl != contract.REFERENCE:
         words.append(f"--spec-impl={option.spec_impl}")
     for name, value in (("profile", option.hypothesis_profile), ("seed", option.hypothesis_seed)):
@@ -81,6 +82,13 @@ def rerun(item: pytest.Item) -> str:
         words.append(f"--spec-device={option.spec_device}")
     words += [f"--spec-promised={shlex.quote(given)}" for given in option.spec_promised]
     return " ".join(words)
+
+
+def _from_here(item: pytest.Item) -> str:
+    """Return the test's id with its path as seen from the folder in which pytest was started."""
+    here = item.config.invocation_params.dir
+    path, *names = item.nodeid.split("::")
+    return "::".join([os.path.relpath(item.config.rootpath / path, here), *names])
 
 
 @contextmanager

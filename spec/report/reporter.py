@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spec import benchmarks
+from spec import benchmarks, running
 from spec.claim import Chapter
 from spec.evidence import AMBIGUOUS, Json
 from spec.hardware.ranks import Rank
@@ -34,6 +34,7 @@ class Reporter:
         self.outcomes: dict[str, Outcome] = {}
         self.rates: list[Json] = []
         self.trouble = ""  # why a report cannot be written any more
+        self.failed: list[pytest.TestReport] = []  # each of them, while those of one message are shown as one
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         if self.junit:
@@ -106,18 +107,23 @@ class Reporter:
         self.write(complete=ended and not session.shouldfail and not session.shouldstop)
         if self.trouble:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        terminal = session.config.pluginmanager.getplugin("terminalreporter")
+        if terminal and (failed := terminal.stats.get("failed", [])):
+            self.failed = failed
+            terminal.stats["failed"] = running.told_once(failed)  # for pytest's long summary, before this one's
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.failed:
+            terminalreporter.stats["failed"] = self.failed  # for pytest's short summary, which comes after this
         if self.rates:
             terminalreporter.section("rates")
             for line in benchmarks.table(self.rates):
                 terminalreporter.write_line(line)
         if self.outcomes:
             terminalreporter.section("claims")
-            lines = terminal.table(
-                self.findings(), shutil.get_terminal_size((120, 24)).columns, terminalreporter.verbosity > 0
-            )
+            width, verbose = shutil.get_terminal_size((120, 24)).columns, terminalreporter.verbosity > 0
+            lines = terminal.table(self.findings(), width, verbose, terminalreporter.config.option.benchmark_only)
             for line, markup in lines:
                 terminalreporter.write_line(line, **markup)
         if self.trouble:

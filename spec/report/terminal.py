@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spec.claim import Standing
 from spec.evidence import COLD, Json, show
-from spec.report.verdicts import ABSENT, NOT_RUN, Finding, Verdict
+from spec.report.verdicts import ABSENT, NOT_RUN, OTHERS, Finding, Verdict
 
 COLOURS = {
     Verdict.HOLDS: {"green": True},
@@ -16,21 +16,25 @@ COLOURS = {
 }
 
 
-def table(findings: Sequence[Finding], width: int, verbose: bool) -> Iterator[tuple[str, dict[str, bool]]]:
+NARROW = 60  # characters: where less is left beside a claim or its verdict, text stands below it
+
+
+def table(
+    findings: Sequence[Finding], width: int, verbose: bool, benchmark_only: bool = False
+) -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield the lines of the closing table, each with its markup."""
     selected = [finding for finding in findings if finding.reason != NOT_RUN]
     several = len({finding.device for finding in selected} - {ABSENT}) > 1
     names = [f.claim.id + (f" ({f.device})" if several else "") for f in selected]
     column = max(map(len, names), default=0)
+    margin = column + 2 if width - column - 2 >= NARROW else 4
     yield f"{'claim':<{column}}  {'standing':<9}  {'verdict':<9}  measured against predicted", {"bold": True}
     for name, finding in zip(names, selected, strict=True):
         claim = finding.claim
         head = f"{name:<{column}}  {claim.standing.value:<9}  {finding.verdict.value:<9}  "
-        told = summary(finding)
-        yield head + _fit(told, width - len(head)), COLOURS[finding.verdict]
+        for line in _row(head, summary(finding, verbose), margin, width):
+            yield line, COLOURS[finding.verdict]
         notes: dict[str, str] = {}
-        if finding.verdict in (Verdict.FAILS, Verdict.AMBIGUOUS) and len(told) > width - len(head):
-            notes[f"{finding.verdict.value}:"] = told
         if claim.standing is not Standing.HOLDS:
             notes["if" if claim.standing is Standing.HOLDS_IF else "but"] = claim.condition
             against = (r for r in finding.evidence if (r["role"], r["relation"]) == ("refutes", "not"))
@@ -41,17 +45,31 @@ def table(findings: Sequence[Finding], width: int, verbose: bool) -> Iterator[tu
         if verbose:
             notes |= {"notes:": claim.says, "law:": claim.law}
         for word, text in notes.items():
-            for line in textwrap.wrap(f"{word} {text}", max(width - column - 2, 40), subsequent_indent="  "):
-                yield f"{'':<{column}}  {line}", {}
-    yield closing(findings), {"bold": True}
+            for line in textwrap.wrap(f"{word} {text}", max(width - margin, 40), subsequent_indent="  "):
+                yield f"{'':<{margin}}{line}", {}
+    yield (closing_benchmarks if benchmark_only else closing)(findings), {"bold": True}
     if all(finding.reason != NOT_RUN for finding in findings):
         yield wording(findings), {}
 
 
-def summary(finding: Finding) -> str:
+def _row(head: str, text: str, margin: int, width: int) -> Iterator[str]:
+    """Yield a claim's line and, where that is too long, those that it goes on in; nothing is cut."""
+    room = width - len(head)
+    if len(text) > room and room < NARROW:
+        yield head.rstrip()
+        yield from (f"{'':<{margin}}{line}" for line in textwrap.wrap(text, max(width - margin, 40)))
+        return
+    first, *rest = textwrap.wrap(text, max(room, 40)) or [""]
+    yield (head + first).rstrip()
+    yield from (f"{'':<{len(head)}}{line}" for line in rest)
+
+
+def summary(finding: Finding, verbose: bool) -> str:
     """Say the reason where a claim was not found to hold, and otherwise its most telling measurement."""
     if finding.verdict is not Verdict.HOLDS:
-        return finding.reason.replace(f"[{finding.claim.id}] ", "")
+        reason, others, _ = finding.reason.partition(OTHERS)
+        reason = finding.reason if verbose or not others else f"{reason} (-v names the others)"
+        return reason.replace(f"[{finding.claim.id}] ", "")
     if not finding.evidence:
         return ""
     checks = sum(record["checks"] for record in finding.evidence)
@@ -87,6 +105,16 @@ def closing(findings: Sequence[Finding]) -> str:
     return ", ".join(parts) + (f"; {skipped} not run" if skipped else "")
 
 
+def closing_benchmarks(findings: Sequence[Finding]) -> str:
+    """Say in one line what the benchmarks alone amount to: most claims have other tests, which decide them."""
+    ran = [finding for finding in findings if finding.reason != NOT_RUN]
+    fail, ambiguous = (sum(f.verdict is verdict for f in ran) for verdict in (Verdict.FAILS, Verdict.AMBIGUOUS))
+    return (
+        f"the benchmarks of {len(ran)} claims: {fail} fail, {ambiguous} ambiguous; to check every claim, run pytest "
+        "without --benchmark-only"
+    )
+
+
 def _short(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else show(value)
 
@@ -95,7 +123,3 @@ def _telling(record: Json) -> tuple[int, bool, bool]:
     """Rank a record: a deviation tells more than an equality, a number more than a word, and something than nothing."""
     rank = 0 if record["unit"].endswith(COLD) else {"not": 0, "exact": 1}.get(record["relation"], 2)
     return rank, bool(record["extremes"]), record["measured"] != 0
-
-
-def _fit(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(width - 1, 1)] + "…"

@@ -8,6 +8,7 @@ from spec.claim import Chapter, Claim
 from spec.evidence import Json
 
 NOT_RUN = "none of its tests ran"
+OTHERS = "; not run: "  # where the names of a claim's other tests begin
 ABSENT = "accelerator"  # the device of a test that needs one where there is none
 
 
@@ -93,6 +94,6 @@ def _judge(claim: Claim, device: str, outcomes: list[Outcome]) -> Finding:
         ran = {o.test for o in outcomes}
         if missing := [test.split("::", 1)[-1] for test in sorted({*every} - ran)]:
             verdict = Verdict.UNCHECKED
-            told = f"{len(ran)} of its {len(ran | {*every})} tests ran, all passed; not run: {', '.join(missing)}"
+            told = f"{len(ran)} of its {len(ran | {*every})} tests ran, all passed{OTHERS}{', '.join(missing)}"
             reasons = {told: None}
     return Finding(claim, device, verdict, "; ".join(reasons), evidence, series)
