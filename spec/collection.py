@@ -99,6 +99,13 @@ def unknown_marks(markexpr: str, chapters: Sequence[Chapter]) -> Iterator[str]:
                 yield f"-m: no claim has the {name} {value!r}: there are {', '.join(map(repr, known[name]))}"
 
 
+def unmatched(keyword: str, chapters: Sequence[Chapter]) -> str:
+    """Return what to say where -k selects no test."""
+    names = [name for chapter in chapters for name in (chapter.name, *(claim.id for claim in chapter.claims))]
+    hint = suggestion(keyword, names)
+    return f"-k {keyword!r} selects nothing: it is looked for in tests' names and claims' ids, as flops.matmul{hint}"
+
+
 def suggestion(name: str, known: Sequence[str]) -> str:
     """Return "; did you mean …?" where a known name is near."""
     near = difflib.get_close_matches(name, known, n=1)

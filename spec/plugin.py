@@ -4,7 +4,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,14 @@ MARKER = (
     "condition that the notes leave out) or 'corrected' (false as put). "
     "To select by them: -m \"claim(standing='holds if')\""
 )
+NEEDED = {  # Each plugin that no run can do without: an option that it brings, and what it is needed for.
+    "benchmark": ("benchmark_only", "the claims about speed need pytest-benchmark"),
+    "hypothesispytest": (
+        "hypothesis_profile",
+        "the claims are tried on examples from hypothesis, by its pytest plugin",
+    ),
+    "skipping": ("runxfail", "what cannot be checked here is skipped"),
+}
 HEADER = pytest.StashKey[list[str]]()
 RECEIPT = pytest.StashKey[Mapping[str, object]]()
 PROMISES = pytest.StashKey[promises.Promises]()
@@ -56,6 +64,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
+    if faults := list(_missing_plugins(config)):
+        raise pytest.UsageError(*faults)
     config.addinivalue_line("markers", f"claim(id, role, standing): {MARKER}")
     config.addinivalue_line("markers", "gpu: needs an accelerator")
     sys.path.append(str(config.invocation_params.dir))  # where a student's own package lies
@@ -69,8 +79,6 @@ def pytest_configure(config: pytest.Config) -> None:
     profile = "default" if option.hypothesis_profile is None else option.hypothesis_profile
     if profile not in profiles.EXAMPLES:
         faults.append(f"--hypothesis-profile={profile}: no such profile; there are {', '.join(profiles.EXAMPLES)}")
-    if not hasattr(option, "benchmark_only"):
-        raise pytest.UsageError("the claims about speed need pytest-benchmark: leave out -p no:benchmark")
     if option.benchmark_only and getattr(option, "numprocesses", None):
         faults.append("--benchmark-only times one thing after the other: leave out -n")
     if fault := implementation.find(option.spec_impl):
@@ -99,7 +107,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(profile)
     timed = option.benchmark_only or option.benchmark_enable or _words(option.markexpr) == {"gpu"}
     option.benchmark_disable = option.benchmark_disable or not timed
-    if folder and not option.xmlpath:
+    option.benchmark_quiet = not _wants_pytest_benchmarks_table(config)
+    if folder and not getattr(option, "xmlpath", ""):
         option.xmlpath = str(folder / files.name(files.JUNIT, rank))
     gc.freeze()  # what torch and hypothesis made at import stays: looking through it at the end takes half a second
     gc.set_threshold(10_000)  # most of what the tests make is gone by itself, and each look costs
@@ -270,6 +279,14 @@ def meter(
     return benchmarks.Meter(benchmark, pytestconfig.stash[PROMISES], _untimed(pytestconfig), budget, request.node)
 
 
+def _missing_plugins(config: pytest.Config) -> Iterator[str]:
+    """Yield a line for each plugin without which no claim can be checked."""
+    auto = " and PYTEST_DISABLE_PLUGIN_AUTOLOAD" if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD") else ""
+    for name, (option, why) in NEEDED.items():
+        if not hasattr(config.option, option):
+            yield f"{why}: leave out -p no:{name}{auto}"
+
+
 def _report_folder(config: pytest.Config) -> Path | None:
     """Return where the report goes; only the process that gathers the results writes it."""
     option = config.option
@@ -298,6 +315,13 @@ def _untimed(config: pytest.Config) -> str:
     if hasattr(config, "workerinput"):  # where pytest-benchmark measures nothing either
         return benchmarks.PARALLEL
     return benchmarks.UNTIMED if config.option.benchmark_disable else ""
+
+
+def _wants_pytest_benchmarks_table(config: pytest.Config) -> bool:
+    """Return whether to show it beside the table of rates, which says the same in half the width."""
+    shaping = ("--benchmark-" + name for name in ("columns", "compare", "cprofile", "group-by", "name", "sort"))
+    arguments = config.invocation_params.args
+    return config.option.verbose > 0 or any(str(argument).startswith(tuple(shaping)) for argument in arguments)
 
 
 def _words(expression: str) -> set[str]:

@@ -69,6 +69,14 @@ def inputs_of(arguments: Mapping[str, Any]) -> dict[str, object]:
     return inputs | ({"device": str(device)} if device is not None and str(device) != "cpu" else {})
 
 
+def _own_params(item: pytest.Item) -> dict[str, object]:
+    """Return the parameters that a test names as its arguments; other plugins add some, pytest-repeat's step, say."""
+    function = getattr(item, "function", None)
+    own = inspect.signature(function).parameters if function else ()
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return {name: value for name, value in params.items() if name in own}
+
+
 def rerun(item: pytest.Item) -> str:
     """Return the command that runs just this test in the same way, from the folder in which pytest was started."""
     option = item.config.option
@@ -95,7 +103,7 @@ def _from_here(item: pytest.Item) -> str:
 def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iterator[None]:
     """Run the body, a test of `claim`: it ends as evidence, as a skip, or as one line that says what happened."""
     package = item.config.option.spec_impl
-    inputs = inputs_of(getattr(getattr(item, "callspec", None), "params", {}))
+    inputs = inputs_of(_own_params(item))
     error: BaseException | None = None
     with evidence.running(claim, rerun(item), inputs):
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spec import benchmarks, running
+from spec import benchmarks, collection, running
 from spec.claim import Chapter
 from spec.evidence import AMBIGUOUS, Json
 from spec.hardware.ranks import Rank
@@ -34,6 +34,7 @@ class Reporter:
         self.outcomes: dict[str, Outcome] = {}
         self.rates: list[Json] = []
         self.trouble = ""  # why a report cannot be written any more
+        self.nothing_ran = False
         self.failed: list[pytest.TestReport] = []  # each of them, while those of one message are shown as one
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -104,6 +105,7 @@ class Reporter:
         if self.faults:
             raise pytest.UsageError(*self.faults)
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        self.nothing_ran = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
         self.write(complete=ended and not session.shouldfail and not session.shouldstop)
         if self.trouble:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
@@ -126,6 +128,8 @@ class Reporter:
             lines = terminal.table(self.findings(), width, verbose, terminalreporter.config.option.benchmark_only)
             for line, markup in lines:
                 terminalreporter.write_line(line, **markup)
+        elif self.nothing_ran and (keyword := terminalreporter.config.option.keyword):
+            terminalreporter.write_line(collection.unmatched(keyword, self.chapters))
         if self.trouble:
             terminalreporter.write_line(f"ERROR: {self.trouble}", red=True)
         elif self.folder:

@@ -221,7 +221,7 @@ def test_a_long_reason_to_fail_is_told_whole(project, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     project.student("def tensor_bytes(elements):\n    return elements * 4\n")
     told = " ".join(table(project.run("--spec-impl=mine")))
-    assert "fails: mine.storage.tensor_bytes takes (elements): the contract is (elements, size=4)" in told
+    assert "fails mine.storage.tensor_bytes takes (elements): the contract is (elements, size=4)" in told
 
 
 def test_a_claim_is_not_found_to_hold_without_its_benchmarks(project):
