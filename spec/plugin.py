@@ -319,9 +319,9 @@ def _untimed(config: pytest.Config) -> str:
 
 def _wants_pytest_benchmarks_table(config: pytest.Config) -> bool:
     """Return whether to show it beside the table of rates, which says the same in half the width."""
-    shaping = ("--benchmark-" + name for name in ("columns", "compare", "cprofile", "group-by", "name", "sort"))
+    shaping = tuple("--benchmark-" + name for name in ("columns", "compare", "cprofile", "group-by", "name", "sort"))
     arguments = config.invocation_params.args
-    return config.option.verbose > 0 or any(str(argument).startswith(tuple(shaping)) for argument in arguments)
+    return config.option.verbose > 0 or any(str(argument).startswith(shaping) for argument in arguments)
 
 
 def _words(expression: str) -> set[str]:

@@ -32,6 +32,15 @@ pytest_plugins = ["pytester"]
         (["-m", "claim(id='storage.byte')"], "-m: no claim has the id 'storage.byte'; did you mean 'storage.bytes'?"),
         (["-m", "claim(id='zebra')"], "-m: no claim has the id 'zebra'"),
         (["-m", "not claim(id = '')"], "-m: no claim has the id ''"),
+        (
+            ["-m", "claim(standing='wrong')"],
+            "-m: no claim has the standing 'wrong': there are 'holds', 'holds if', 'corrected'",
+        ),
+        (["-m", "claim( role = 'x')"], "-m: no claim has the role 'x': there are 'verifies', 'refutes'"),
+        (
+            ["-m", "not claim(id='storage.bytes', chapter='storage')"],
+            "-m: claim(…) has no 'chapter': there are id, role, standing; -k selects by a part of the id",
+        ),
         (["--spec-report="], "--spec-report=: names no folder; "),
         (["-n", "2", "--spec-impl=nowhere"], "--spec-impl=nowhere: no such package on the import path; "),
     ],
@@ -155,6 +164,11 @@ def test_a_package_without_a_module_to_judge_is_refused(project, module, line):
     ("arguments", "line"),
     [
         (["-p", "no:benchmark"], "the claims about speed need pytest-benchmark: leave out -p no:benchmark"),
+        (
+            ["-p", "no:hypothesispytest"],
+            "the claims are tried on examples from hypothesis, by its pytest plugin: leave out -p no:hypothesispytest",
+        ),
+        (["-p", "no:skipping"], "what cannot be checked here is skipped: leave out -p no:skipping"),
         (["-n", "2", "--benchmark-only"], "--benchmark-only times one thing after the other: leave out -n"),
     ],
     ids=" ".join,
@@ -165,3 +179,30 @@ def test_what_does_not_go_together_is_refused(project, arguments, line):
         pytest.importorskip("xdist")
     ran = project.run_apart(*arguments)
     assert (ran.status, ran.errors(line)) == (4, [f"ERROR: {line}"])
+
+
+def test_without_its_plugins_the_kit_says_so(project):
+    """Where pytest is told to load none by itself, a line for each plugin that is missing names the variable."""
+    ran = project.run_apart(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert ran.status == 4
+    assert [line.rpartition("leave out ")[2] for line in ran.errors()] == [
+        "-p no:benchmark and PYTEST_DISABLE_PLUGIN_AUTOLOAD",
+        "-p no:hypothesispytest and PYTEST_DISABLE_PLUGIN_AUTOLOAD",
+    ]
+
+
+def test_without_pytests_xml_the_report_is_the_rest(project):
+    """-p no:junitxml leaves claims.json, and the line at the end names no other file."""
+    ran = project.run_apart("-p", "no:junitxml")
+    assert (ran.status, ran.verdicts()) == (0, {"storage.bytes": "holds"})
+    assert ran.line("report: ") == f"report: {project.path}/report/claims.json"
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"), [("storge", "; did you mean 'storage'?"), ("zebra", ""), ("zebra and storage", "")]
+)
+def test_a_keyword_that_selects_nothing_is_told(project, word, hint):
+    """A mistyped -k runs no test: a line says what it is looked for in, and which name is near."""
+    ran = project.run("-k", word)
+    told = f"-k {word!r} selects nothing: it is looked for in tests' names and claims' ids, as flops.matmul{hint}"
+    assert (ran.status, ran.line("-k ")) == (5, told)

@@ -19,7 +19,7 @@ from spec.implementation import Implementation
 from spec.instruments import timer
 from tests.benchmarks import test_checkpoint, test_data, test_optimizer
 from tests.kit.judging import running
-from tests.kit.project import DOUBLE
+from tests.kit.project import BYTES, DOUBLE, TEST_BYTES, TEST_DOUBLE
 
 pytest_plugins = ["pytester"]
 CPU = torch.device("cpu")
@@ -68,7 +68,7 @@ def kept(project, name="out.json"):
 
 def test_pytest_benchmark_is_given_the_timers_seconds(project):
     """Its statistics are those of the kit's timer, run by run, and its extra_info says what they amount to."""
-    ran = project.run("--benchmark-only", "--benchmark-json=out.json", "--benchmark-max-time=0.1", *GIVEN)
+    ran = project.run("--benchmark-only", "--benchmark-json=out.json", "--benchmark-max-time=0.1", "-v", *GIVEN)
     assert ran.status == 0
     (entry,) = kept(project)["benchmarks"]
     extra = entry["extra_info"]
@@ -85,6 +85,26 @@ def test_pytest_benchmark_is_given_the_timers_seconds(project):
     assert extra["share_of_bandwidth"] == pytest.approx(extra["bytes_per_second"] / 4e6)
     assert [other["name"] for other in extra["against"]] == ["fast"]
     assert "Name (time in" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"), [("--benchmark-columns=min", True), ("-v", True), ("--color=no", False)], ids=str
+)
+def test_pytest_benchmarks_own_table_is_shown_to_whom_it_is_for(project, option, shown):
+    """It is 200 columns wide and stands before the claims: it comes with -v, or where an option shapes it."""
+    ran = project.run("--benchmark-enable", "--benchmark-max-time=0.1", option)
+    assert ("Name (time in" in ran.out) is shown
+
+
+def test_benchmarks_alone_do_not_end_like_a_failure(project):
+    """The last line counts what fails, and says that the claims' other tests were left out."""
+    project.state(DOUBLE, BYTES)
+    project.test(TIMED, TEST_BYTES, TEST_DOUBLE)
+    ran = project.run("--benchmark-only", "--benchmark-max-time=0.1")
+    told = "the benchmarks of 1 claims: 0 fail, 0 ambiguous; to check every claim, run pytest without --benchmark-only"
+    assert told in ran.out.splitlines()
+    assert "unchecked;" not in ran.out
+    assert ran.line("storage.double  holds      unchecked  1 of its 2 tests ran, all passed (-v names the others)")
 
 
 def test_the_closing_table_shows_the_rates(project):

@@ -271,6 +271,8 @@ def test_what_makes_many_tests_fail_is_told_once(project):
     assert ran.line("also: ") == "also:  2 more tests, of storage.double"
     assert "3 failed" in ran.out
     assert ran.verdicts() == {"storage.bytes": "fails", "storage.double": "fails"}
+    failed = [line.split(" - ")[0] for line in ran.out.splitlines() if line.startswith("FAILED ")]
+    assert failed == [f"FAILED tests/claims/test_storage.py::test_{name}" for name in ("bytes", "double", "twice")]
 
 
 def test_torchs_colours_and_lengths_are_left_out(project):

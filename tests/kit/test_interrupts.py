@@ -139,7 +139,7 @@ def pytest_sessionstart():
 
 @pytest.mark.parametrize("share", [0.1, 0.9])
 def test_a_full_disk_costs_no_table(project, share):
-    """Whether the disk is full from the start or at the end, the table comes, then one line and status 4; no scratch."""
+    """Whether the disk is full at the start or at the end, the table comes, then one line and status 4; no scratch."""
     project.run()
     limit = int(share * os.path.getsize("report/claims.json"))
     project.write("conftest.py", f"import resource\n\nlimit = ({limit}, {limit})\n{CONFTEST}\n{FULL}")

@@ -5,7 +5,7 @@ import shlex
 import pytest
 import torch
 
-from tests.kit.project import BYTES, DOUBLE, TEST_BYTES, TEST_DOUBLE, TESTS
+from tests.kit.project import BYTES, CONFTEST, DOUBLE, TEST_BYTES, TEST_DOUBLE, TESTS
 
 pytest_plugins = ["pytester"]
 
@@ -234,3 +234,70 @@ def test_a_claim_is_not_found_to_hold_without_its_benchmarks(project):
     assert part.verdicts() == {"storage.bytes": "holds", "storage.double": "unchecked"}
     missing = "1 of its 2 tests ran, all passed; not run: test_fast"
     assert part.reason("storage.double") == missing
+
+
+LONG = """
+@verifies(storage.DOUBLE)
+@pytest.mark.parametrize("words", ["a rather long input that goes on for more than the column that is left for it"])
+def test_double(impl, evidence, words):
+    evidence.{}(words, words, unit="as what was said of a tensor that is one of several")
+
+@refutes(storage.DOUBLE)
+def test_shared(evidence):
+    evidence.differs(3, 6, unit="bytes of a tensor that shares its storage with a number of other tensors in a list")
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100, 120, 200])
+@pytest.mark.parametrize("relation", ["equal", "differs"])
+def test_nothing_of_the_table_is_cut(project, monkeypatch, columns, relation):
+    """At any width each row goes on below, and no line is longer than the terminal is wide."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    project.state(HOLDS_IF.replace('"double"', '"double-with-a-long-name"'))
+    project.test(LONG.format(relation))
+    ran = project.run("-p", "no:cacheprovider")
+    lines = ran.out[ran.out.index(" claims ") :].splitlines()[1:]
+    rows = lines[1 : next(index for index, line in enumerate(lines) if " ambiguous, " in line)]
+    told = " ".join(" ".join(rows).split())
+    assert "as what was said of a tensor that is one of several" in told
+    assert "a number of other tensors in a list, not 6" in told
+    assert "…" not in told
+    assert all(len(row) <= max(columns, 60) for row in rows)
+
+
+def test_a_rerun_line_works_from_another_folder(project, monkeypatch):
+    """A student starts pytest beside their package: the command that reruns a failure is pasted there."""
+    project.write("home work/theirs/storage.py", WRONG)
+    monkeypatch.chdir("home work")
+    ran = project.run("../tests/claims", "--spec-impl=theirs", "--spec-report=../report")
+    command = ran.line("rerun: ").removeprefix("rerun: ")
+    assert command == "pytest ../tests/claims/test_storage.py::test_bytes --spec-impl=theirs"
+    again = project.run(*shlex.split(command)[1:], "--spec-report=../report")
+    assert "1 failed in" in again.out
+    assert again.reason("storage.bytes") == ran.reason("storage.bytes")
+
+
+REPEATS = """
+import pytest
+
+@pytest.fixture
+def __pytest_repeat_step_number(request):
+    return request.param
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc):
+    metafunc.fixturenames.append("__pytest_repeat_step_number")
+    metafunc.parametrize("__pytest_repeat_step_number", range(2), indirect=True)
+"""
+
+
+def test_what_another_plugin_adds_is_no_input(project):
+    """pytest-repeat gives every test a parameter for its step: the messages name the test's own arguments alone."""
+    project.write("conftest.py", f"{CONFTEST}\n{REPEATS}")
+    project.test(TEST_BYTES, PICKY.replace("elements * size", "elements"))
+    project.student("def tensor_bytes(elements, size=4):\n    return elements * size + 1\n")
+    ran = project.run("--spec-impl=mine")
+    assert ran.line("[storage.bytes] measured 2 bytes, predicted 1 bytes (exact) for ")
+    assert "step_number" not in str([row["reason"] for row in ran.claims.values()])
+    assert "step_number" not in str([row["evidence"] for row in ran.claims.values()])
+    assert "for unit=it's $HOME, elements=1" in ran.out
