@@ -1,9 +1,12 @@
 """What several of the kit's tests start from."""
 
+import shutil
+import subprocess
+
 import pytest
 
 from spec.hardware import devices
-from tests.kit.project import Project
+from tests.kit.project import ROOT, Project
 
 
 @pytest.fixture
@@ -14,3 +17,20 @@ def project(pytester, monkeypatch, pytestconfig):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(devices, "accelerators", list)  # as on a machine that has none
     return Project(pytester, monkeypatch, pytestconfig.option.hypothesis_profile or "default")
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Give a copy of the project's files, as a fresh clone has them, below a folder whose name has a space."""
+    folder = tmp_path / "my notes" / "kit"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
