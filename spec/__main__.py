@@ -29,7 +29,9 @@ def main() -> int:
     given = parser.parse_args()
     try:
         return int(given.run(given))
-    except (OSError, receipts.ReportError) as error:
+    except OSError as error:
+        return refuse(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
+    except receipts.ReportError as error:
         return refuse(str(error))
 
 

@@ -99,11 +99,15 @@ def unknown_marks(markexpr: str, chapters: Sequence[Chapter]) -> Iterator[str]:
                 yield f"-m: no claim has the {name} {value!r}: there are {', '.join(map(repr, known[name]))}"
 
 
-def unmatched(keyword: str, chapters: Sequence[Chapter]) -> str:
-    """Return what to say where -k selects no test."""
+def unmatched(keyword: str, markexpr: str, chapters: Sequence[Chapter]) -> str:
+    """Return what to say where no test was selected; nothing where a marker's expression may be the reason."""
     names = [name for chapter in chapters for name in (chapter.name, *(claim.id for claim in chapter.claims))]
-    hint = suggestion(keyword, names)
-    return f"-k {keyword!r} selects nothing: it is looked for in tests' names and claims' ids, as flops.matmul{hint}"
+    if keyword:
+        hint = suggestion(keyword, names)
+        return (
+            f"-k {keyword!r} selects nothing: it is looked for in tests' names and claims' ids, as flops.matmul{hint}"
+        )
+    return "" if markexpr else "no test is there; to check a package of your own, name it: pytest --spec-impl=mine"
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import importlib.util
 import pkgutil
 import types
 from importlib.machinery import PathFinder
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +90,17 @@ def find(package: str) -> str:
         told = ", ".join(near) or f"there are {', '.join(sorted(contract.chapters()))}"
         return f"--spec-impl={package}: has no module under the name of one of the reference's: {told}"
     return ""
+
+
+def hidden(package: str, folder: Path) -> str:
+    """Return a line where one of the same name comes before the package in `folder`; an empty string otherwise."""
+    name = package.partition(".")[0]
+    spec = importlib.util.find_spec(name)
+    found = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+    own = folder / name
+    if not found or not any(own.glob("*.py")) or any(place.exists() and place.samefile(own) for place in found):
+        return ""
+    return f"--spec-impl={package}: {found[0]} comes before the one in this folder, which needs another name"
 
 
 def _import(path: str) -> tuple[types.ModuleType | None, str | None]:

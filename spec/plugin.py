@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
         faults.append(f"--hypothesis-profile={profile}: no such profile; there are {', '.join(profiles.EXAMPLES)}")
     if option.benchmark_only and getattr(option, "numprocesses", None):
         faults.append("--benchmark-only times one thing after the other: leave out -n")
-    if fault := implementation.find(option.spec_impl):
+    if fault := implementation.find(option.spec_impl) or _hidden_package(config):
         faults.append(fault)
     present = devices.accelerators()
     rank = ranks.rank()
@@ -285,6 +285,12 @@ def _missing_plugins(config: pytest.Config) -> Iterator[str]:
     for name, (option, why) in NEEDED.items():
         if not hasattr(config.option, option):
             yield f"{why}: leave out -p no:{name}{auto}"
+
+
+def _hidden_package(config: pytest.Config) -> str:
+    """Return a line where the package that was asked for is not the one in the folder pytest was started in."""
+    given = any(str(argument).startswith("--spec-impl") for argument in config.invocation_params.args)
+    return implementation.hidden(config.option.spec_impl, config.invocation_params.dir) if given else ""
 
 
 def _report_folder(config: pytest.Config) -> Path | None:

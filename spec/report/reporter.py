@@ -128,8 +128,10 @@ class Reporter:
             lines = terminal.table(self.findings(), width, verbose, terminalreporter.config.option.benchmark_only)
             for line, markup in lines:
                 terminalreporter.write_line(line, **markup)
-        elif self.nothing_ran and (keyword := terminalreporter.config.option.keyword):
-            terminalreporter.write_line(collection.unmatched(keyword, self.chapters))
+        elif self.nothing_ran:
+            option = terminalreporter.config.option
+            if hint := collection.unmatched(option.keyword, option.markexpr, self.chapters):
+                terminalreporter.write_line(hint)
         if self.trouble:
             terminalreporter.write_line(f"ERROR: {self.trouble}", red=True)
         elif self.folder:

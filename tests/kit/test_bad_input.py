@@ -134,6 +134,26 @@ def test_a_package_is_found_where_pytest_is_started(project, monkeypatch):
     assert ran.verdicts() == {"storage.bytes": "holds"}
 
 
+@pytest.mark.parametrize("option", ["--spec-impl=impl", "--spec-impl=impl.inner"])
+def test_a_package_that_another_hides_is_refused(project, monkeypatch, option):
+    """A student's package called impl is not what would be imported: the reference's verdicts are not theirs."""
+    for folder in ("homework/impl", "homework/impl/inner", "impl/inner"):
+        project.write(f"{folder}/storage.py", IMPL)
+    monkeypatch.chdir("homework")
+    refused = project.run("../tests/claims", option, "--spec-report=../report")
+    told = f"{option}: {project.path}/impl comes before the one in this folder, which needs another name"
+    assert refused.stops_with(told)
+    assert project.run("../tests/claims", "--spec-report=../report").status == 0
+
+
+def test_a_package_is_no_test(project):
+    """`pytest mine` finds no test: a line says how to check a package."""
+    project.student()
+    ran = project.run("mine")
+    assert (ran.status, ran.line("no test is there; ")[-23:]) == (5, "pytest --spec-impl=mine")
+    assert project.run("-m", "gpu").line("no test is there") == ""
+
+
 def test_finding_a_package_runs_none_of_it(project):
     """A name is looked up without importing: what a package does then counts against its claims, not the run."""
     project.write("homework/__init__.py", "raise SystemExit")

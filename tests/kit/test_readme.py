@@ -16,6 +16,16 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 SET_UP, ACTIVATE = ("make verify", "make test"), ". .venv/bin/activate"
+ELSEWHERE = ("cd homework", "python -m pytest ../kit --spec-impl=mine")
+
+WRONG = """
+def training_days(parameters, tokens, *, promised_flop_per_second, devices=1, mfu=0.5):
+    return 5.0
+
+
+def largest_model(memory_bytes, bytes_per_parameter=16):
+    return 5
+"""
 
 
 def commands(block):
@@ -61,7 +71,23 @@ def test_make_verify_sets_up_and_reports(copy):
     assert {path.name for path in (copy / "report").iterdir()} >= {"claims.json", "junit.xml"}
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS[1:] if commands(b) != (ACTIVATE,)], ids=lambda b: commands(b)[0])
+def test_a_package_in_another_folder_is_checked(copy):
+    """From the folder that holds it, as the README says; what is measured wrong is rerun with the line that is shown."""
+    assert ELSEWHERE in map(commands, BLOCKS)
+    assert copy.name == "kit"
+    (copy.parent / "homework").mkdir()
+    run(f"PYTHONPATH='{copy}' python -m spec new mine", copy.parent / "homework")
+    (copy.parent / "homework" / "mine" / "planning.py").write_text(WRONG)
+    printed = run(f"{ELSEWHERE[0]} && ! {ELSEWHERE[1]} -k planning", copy.parent)
+    reruns = re.findall("rerun: pytest (.*)", printed)
+    assert len(reruns) >= 2
+    assert "measured 5 days" in printed
+    assert "1 failed" in run(f"! python -m pytest {reruns[0]}", copy.parent / "homework")
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in BLOCKS[1:] if commands(b) not in ((ACTIVATE,), ELSEWHERE)], ids=lambda b: commands(b)[0]
+)
 def test_a_block_of_commands_runs(copy, block):
     """Its commands succeed one after the other."""
     for command in commands(block):
