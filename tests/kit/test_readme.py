@@ -72,7 +72,7 @@ def test_make_verify_sets_up_and_reports(copy):
 
 
 def test_a_package_in_another_folder_is_checked(copy):
-    """From the folder that holds it, as the README says; what is measured wrong is rerun with the line that is shown."""
+    """From the folder that holds it, as the README says; what fails is rerun there with the line that is shown."""
     assert ELSEWHERE in map(commands, BLOCKS)
     assert copy.name == "kit"
     (copy.parent / "homework").mkdir()
