@@ -1,9 +1,14 @@
 """What a newcomer's Python brings or lacks: set-up's commands, the line that says what is missing, and the wheel."""
 
+import functools
+import glob
+import http.server
 import os
 import re
+import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 import zipfile
 from pathlib import Path
@@ -59,6 +64,42 @@ def test_set_up_beside_a_pytest_makes_its_own_commands(copy, vendors, tmp_path):
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "implementation: mine; " in checked.stdout
     assert "not implemented: mine.planning.training_days" in checked.stdout
+
+
+@pytest.fixture
+def index(tmp_path):
+    """Serve a folder as an index of packages: one that answers, and has nothing in it."""
+    (tmp_path / "index" / "torch").mkdir(parents=True)
+    handler = functools.partial(Quiet, directory=str(tmp_path / "index"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Does not print what it is asked for."""
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pip's torch has no CUDA in it")
+@pytest.mark.skipif(bool(glob.glob("/dev/nvidia[0-9]*") or shutil.which("nvidia-smi")), reason="a GPU is here")
+@pytest.mark.parametrize("answers", [True, False])
+def test_without_a_gpu_the_cpu_build_is_fetched(copy, tmp_path, index, answers):
+    """Set-up says what it fetches and how much that is; where nothing can be fetched, one line follows pip's own."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    nothing = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull, "no_proxy": "*"}
+    where = index if answers else "http://127.0.0.1:9/nobody"
+    done = run(f"make setup PYTHON={tmp_path}/bare/bin/python", copy, TORCH_CPU_INDEX=where, **nothing)
+    told = {
+        True: "here is no GPU: installing the CPU build of torch==2.13.0 (about 200 MB)",
+        False: f"as pip finds it (up to a few GB, for {where}, which has the smaller CPU build, does not answer)",
+    }
+    assert told[answers] in done.stdout
+    assert "setup: torch==2.13.0 could not be installed: see above" in done.stderr.splitlines()
+    assert done.returncode == 2
 
 
 def test_a_checkout_that_moved_is_set_up_anew(copy, vendors):
