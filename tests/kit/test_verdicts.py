@@ -291,13 +291,19 @@ def pytest_generate_tests(metafunc):
 """
 
 
+PLAIN = """
+@verifies(storage.BYTES)
+@pytest.mark.parametrize("elements", [3])
+def test_plain(impl, evidence, elements):
+    evidence.equal(impl.storage.tensor_bytes(elements, 1), elements, unit="bytes")
+"""
+
+
 def test_what_another_plugin_adds_is_no_input(project):
     """pytest-repeat gives every test a parameter for its step: the messages name the test's own arguments alone."""
     project.write("conftest.py", f"{CONFTEST}\n{REPEATS}")
-    project.test(TEST_BYTES, PICKY.replace("elements * size", "elements"))
+    project.test(TEST_BYTES, PLAIN)
     project.student("def tensor_bytes(elements, size=4):\n    return elements * size + 1\n")
     ran = project.run("--spec-impl=mine")
-    assert ran.line("[storage.bytes] measured 2 bytes, predicted 1 bytes (exact) for ")
-    assert "step_number" not in str([row["reason"] for row in ran.claims.values()])
-    assert "step_number" not in str([row["evidence"] for row in ran.claims.values()])
-    assert "for unit=it's $HOME, elements=1" in ran.out
+    assert "measured 4 bytes, predicted 3 bytes (exact) for elements=3;" in f"{ran.reason('storage.bytes')};"
+    assert "step_number" not in str(ran.claims)
