@@ -1,5 +1,6 @@
 """Gathers the tests' reports as they arrive, also from xdist's workers, and shows and writes what they amount to."""
 
+import functools
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from spec import benchmarks, collection, running
 from spec.claim import Chapter
 from spec.evidence import AMBIGUOUS, Json
 from spec.hardware.ranks import Rank
-from spec.report import files, terminal
+from spec.report import files, junit, terminal
 from spec.report.verdicts import Finding, Outcome, Verdict, findings
 
 UNFINISHED = "stopped before its test ended"
@@ -29,7 +30,7 @@ class Reporter:
         self.environment = environment
         self.folder = folder
         self.claims, self.junit = (folder and folder / files.name(file, rank) for file in (files.CLAIMS, files.JUNIT))
-        self.xml: Any = None  # pytest's writer of XML, where there is one
+        self.xml: junit.Junit | None = None  # where pytest writes one
         self.faults: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
         self.rates: list[Json] = []
@@ -40,34 +41,14 @@ class Reporter:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         if self.junit:
             self.junit.unlink(missing_ok=True)  # an old report never passes for this run's
-        self.take_over_xml(session)
+        root = session.config.rootpath if self.folder else None
+        self.xml = junit.guarded(session.config.pluginmanager, root, functools.partial(self.lose, session))
         self.write(complete=False)
 
-    def take_over_xml(self, session: pytest.Session) -> None:
-        """Keep pytest's XML from ending the run before the table is shown: pytest itself raises on a full disk."""
-        manager = session.config.pluginmanager
-        self.xml = next((plugin for plugin in manager.get_plugins() if type(plugin).__name__ == "LogXML"), None)
-        if self.xml is None:
-            return
-        path, write, announce = Path(self.xml.logfile), self.xml.pytest_sessionfinish, self.xml.pytest_terminal_summary
-
-        def pytest_sessionfinish() -> None:
-            try:
-                write()
-                if self.folder:
-                    files.leave_out_host(path, session.config.rootpath)
-            except OSError as error:
-                files.remove(path)  # half an XML file serves nobody, and a whole one names the host
-                self.trouble = self.trouble or f"{path}: cannot be written: {error.strerror}"
-                session.exitstatus = pytest.ExitCode.USAGE_ERROR
-
-        def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-            if path.is_file():
-                announce(terminalreporter=terminalreporter, config=config)
-
-        manager.unregister(self.xml)
-        self.xml.pytest_sessionfinish, self.xml.pytest_terminal_summary = pytest_sessionfinish, pytest_terminal_summary
-        manager.register(self.xml)
+    def lose(self, session: pytest.Session, trouble: str) -> None:
+        """End the run with a line that says which report could not be written, and with a status that is not 0."""
+        self.trouble = self.trouble or trouble
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         told = dict(report.user_properties)
@@ -109,15 +90,15 @@ class Reporter:
         self.write(complete=ended and not session.shouldfail and not session.shouldstop)
         if self.trouble:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        terminal = session.config.pluginmanager.getplugin("terminalreporter")
-        if terminal and (failed := terminal.stats.get("failed", [])):
+        screen = session.config.pluginmanager.getplugin("terminalreporter")
+        if screen and (failed := screen.stats.get("failed", [])):
             self.failed = failed
-            terminal.stats["failed"] = running.told_once(failed)  # for pytest's long summary, before this one's
+            screen.stats["failed"] = running.told_once(failed)  # The long summary shows failures of one message once.
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.failed:
-            terminalreporter.stats["failed"] = self.failed  # for pytest's short summary, which comes after this
+            terminalreporter.stats["failed"] = self.failed  # The short summary, which follows, lists each.
         if self.rates:
             terminalreporter.section("rates")
             for line in benchmarks.table(self.rates):
@@ -135,7 +116,7 @@ class Reporter:
         if self.trouble:
             terminalreporter.write_line(f"ERROR: {self.trouble}", red=True)
         elif self.folder:
-            written = [str(self.claims), *([self.xml.logfile] if self.xml else [])]
+            written = [str(self.claims), *([str(self.xml.path)] if self.xml else [])]
             terminalreporter.write_line(f"report: {', '.join(written)}")
 
     def findings(self) -> list[Finding]:
