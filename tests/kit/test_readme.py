@@ -65,7 +65,7 @@ def test_the_readme_counts_the_claims():
 
 def test_make_verify_sets_up_and_reports(copy):
     """`make verify` makes an environment with the given Python's torch, and writes the report; it can be activated."""
-    printed = run(f"make verify PYTHON={sys.executable} && {ACTIVATE} && which python", copy)
+    printed = run(f"make verify PYTHON='{sys.executable}' && {ACTIVATE} && which python", copy)
     assert " 0 fails" in printed
     assert printed.splitlines()[-1].startswith(str(copy))
     assert {path.name for path in (copy / "report").iterdir()} >= {"claims.json", "junit.xml"}

@@ -51,7 +51,7 @@ def vendors(tmp_path):
 
 def test_set_up_beside_a_pytest_makes_its_own_commands(copy, vendors, tmp_path):
     """Once .venv is active its pytest and torchrun are found first, and a package elsewhere is checked from there."""
-    setup = run(f"make setup PYTHON={vendors}", copy)
+    setup = run(f"make setup PYTHON='{vendors}'", copy)
     assert setup.returncode == 0, setup.stdout + setup.stderr
     there = tmp_path / "home work"
     there.mkdir()
@@ -92,7 +92,7 @@ def test_without_a_gpu_the_cpu_build_is_fetched(copy, tmp_path, index, answers):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     nothing = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull, "no_proxy": "*"}
     where = index if answers else "http://127.0.0.1:9/nobody"
-    done = run(f"make setup PYTHON={tmp_path}/bare/bin/python", copy, TORCH_CPU_INDEX=where, **nothing)
+    done = run(f"make setup PYTHON='{tmp_path}/bare/bin/python'", copy, TORCH_CPU_INDEX=where, **nothing)
     told = {
         True: "here is no GPU: installing the CPU build of torch==2.13.0 (about 200 MB)",
         False: f"as pip finds it (up to a few GB, for {where}, which has the smaller CPU build, does not answer)",
@@ -105,10 +105,10 @@ def test_without_a_gpu_the_cpu_build_is_fetched(copy, tmp_path, index, answers):
 def test_a_checkout_that_moved_is_set_up_anew(copy, vendors):
     """Its commands name the folder they were made in; where nothing has changed, set-up does nothing."""
     for _ in range(2):
-        done = run(f"make setup PYTHON={vendors}", copy)
+        done = run(f"make setup PYTHON='{vendors}'", copy)
     assert "nothing to do" in done.stdout
     moved = copy.rename(copy.with_name("moved"))
-    assert run(f"make setup PYTHON={vendors}", moved).returncode == 0
+    assert run(f"make setup PYTHON='{vendors}'", moved).returncode == 0
     assert run(".venv/bin/pytest --version", moved).returncode == 0
 
 
