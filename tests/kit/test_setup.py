@@ -45,7 +45,7 @@ def vendors(tmp_path):
     python = tmp_path / "vendor" / "bin" / "python"
     asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
     (folder,) = subprocess.run([python, "-c", asked], check=True, capture_output=True, text=True).stdout.splitlines()
-    Path(folder, "vendor.pth").write_text("\n".join(SITE_PACKAGES))
+    Path(folder, "vendor.pth").write_text("\n".join([str(ROOT), *SITE_PACKAGES]))  # as in another checkout's .venv
     return python
 
 
@@ -60,6 +60,7 @@ def test_set_up_beside_a_pytest_makes_its_own_commands(copy, vendors, tmp_path):
         found = run(f"{active}command -v {command} && {command} --help", there)
         assert found.stdout.splitlines()[0] == f"{copy}/.venv/bin/{command}", found.stderr
         assert found.returncode == 0, found.stderr
+    assert run(f"{active}python -c 'import spec; print(spec.__path__[0])'", there).stdout.strip() == f"{copy}/spec"
     checked = run(f"{active}python -m spec new mine && pytest ../'my notes'/kit -k planning --spec-impl=mine", there)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "implementation: mine; " in checked.stdout
