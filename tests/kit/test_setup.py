@@ -34,7 +34,6 @@ def run(command, folder, **environment):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
     )
 
 
