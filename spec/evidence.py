@@ -19,6 +19,7 @@ Json = dict[str, Any]
 AMBIGUOUS = "ambiguous: "  # how the reason of an undecided test begins
 COLD = "of a single cold run"  # how the unit of a benchmark ends that is not timed
 SHOWN = 120  # characters of one input or value in a message
+CUT = "…"  # how a text ends that was longer
 POINTS = 200  # of one series
 
 
@@ -28,7 +29,10 @@ class EvidenceError(AssertionError):
 
 @dataclass
 class Record:
-    """One measured quantity of one test: how often it was checked, its worst case and its extremes."""
+    """One measured quantity of one test: how often it was checked, its worst case and its extremes.
+
+    Its values are in the plain form that the report shows: a test may change a tensor after it was checked.
+    """
 
     relation: str
     unit: str
@@ -44,8 +48,6 @@ class Record:
     def json(self) -> Json:
         """Return what the report keeps, in plain JSON values."""
         kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "deviation"}
-        for name in ("measured", "predicted", "tolerance"):
-            kept[name] = plain(kept[name])
         kept["extremes"] = [plain(value) for value in self.extremes]
         return kept
 
@@ -93,8 +95,12 @@ class Evidence:
 
     def differs(self, measured: object, literal: object, *, unit: str = "", **inputs: object) -> None:
         """Require another value than `literal`, which the notes' wording predicts for this input."""
-        same = compare.difference(measured, literal) is None
-        self._judge("not", unit, measured, literal, None, math.inf if same else 0.0, inputs)
+        found = compare.difference(measured, literal)
+        if found is None:
+            self._judge("not", unit, measured, literal, None, math.inf, inputs)
+        else:
+            measured, literal, place = found
+            self._judge("not", unit, measured, literal, None, 0.0, inputs | place)
 
     def raises(
         self, error: type[Exception] | tuple[type[Exception], ...], call: Callable[[], object], **inputs: Any
@@ -149,7 +155,7 @@ class Evidence:
             low, high = record.extremes or (value, value)
             record.extremes = [min(low, value), max(high, value)]
         if not holds or deviation > record.deviation:
-            record.measured, record.predicted, record.tolerance = measured, predicted, tolerance
+            record.measured, record.predicted, record.tolerance = map(recorded, (measured, predicted, tolerance))
             record.deviation, record.holds = deviation, holds
             record.inputs = {name: show(value) for name, value in {**self.example, **extra}.items()}
         if not holds:
@@ -183,9 +189,7 @@ def show(value: object) -> str:
     elif isinstance(value, float):
         text = f"{value:.10g}"
     elif isinstance(value, Tensor):
-        text = compare.kind(value)
-        if 0 < value.numel() <= 12 and value.device.type != "meta":
-            text = f"{value.tolist()} ({text})"
+        text = _show_tensor(value)
     elif isinstance(value, torch.dtype):
         text = str(value).removeprefix("torch.")
     else:
@@ -193,7 +197,24 @@ def show(value: object) -> str:
             text = " ".join(repr(value).split())
         except Exception:  # an object of the implementation's, or an integer of thousands of digits
             text = f"<{type(value).__name__}>"
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + CUT
+
+
+def _show_tensor(value: Tensor) -> str:
+    """Write a tensor's kind and, where they are few, its values; evidence takes −0.0 for 0.0, and so shows it."""
+    try:
+        text = compare.kind(value)
+        if 0 < value.numel() <= 12 and value.device.type != "meta":
+            values = value.detach().double() + 0.0 if value.is_floating_point() else value
+            text = f"{values.tolist()} ({text})"
+    except Exception:  # a subclass of the implementation's, say
+        text = f"<{type(value).__name__}>"
+    return text
+
+
+def recorded(value: object) -> object:
+    """Return what a record keeps of a value: no reference to it, but what JSON shows of it now."""
+    return plain(compare.python(value))
 
 
 def plain(value: object) -> object:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spec import compare
 from spec.claim import Chapter, Claim
-from spec.evidence import Json, sentence
+from spec.evidence import CUT, Json, sentence
 from spec.report.verdicts import Verdict
 
 
@@ -52,9 +52,14 @@ def misfits(report: Json, chapters: Sequence[Chapter]) -> Iterator[str]:
             continue
         if row["verdict"] == Verdict.FAILS.value:
             yield f"{row['id']} fails on {row['device']}: {row['reason']}"
-        for record in row["evidence"]:
-            if row["verdict"] == Verdict.HOLDS.value and _denies(record):
-                yield f"{row['id']} is said to hold on {row['device']}, but {sentence(record)}"
+        yield from contradictions(row)
+
+
+def contradictions(row: Json) -> Iterator[str]:
+    """Yield a line for each record that speaks against the claim whose row says that it holds."""
+    for record in row["evidence"] if row["verdict"] == Verdict.HOLDS.value else ():
+        if not record["holds"] or _denies(record) or not _is_within(record["extremes"], record["measured"]):
+            yield f"{row['id']} is said to hold on {row['device']}, but {sentence(record)}"
 
 
 def _differences(row: Json, claim: Claim) -> list[str]:
@@ -64,18 +69,24 @@ def _differences(row: Json, claim: Claim) -> list[str]:
 
 
 def _denies(record: Json) -> bool:
-    """Return whether a record's own numbers break its relation; what is not a number is believed."""
+    """Return whether a record's own values break its relation; of text that was cut off, too little is known."""
     measured, predicted, tolerance = record["measured"], record["predicted"], record["tolerance"]
-    if not all(isinstance(value, Real) for value in (measured, predicted)):
-        return False
+    numbers = all(isinstance(value, Real) for value in (measured, predicted))
+    same = compare.difference(measured, predicted) is None
     match record["relation"]:
         case "exact":
-            return compare.difference(measured, predicted) is not None
+            return not same
         case "not":
-            return compare.difference(measured, predicted) is None
+            return same and not str(measured).endswith(CUT)
         case "at most":
-            return compare.excess(measured, predicted) > 0
+            return numbers and compare.excess(measured, predicted) > 0
         case "at least":
-            return compare.shortfall(measured, predicted) > 0
+            return numbers and compare.shortfall(measured, predicted) > 0
         case _:
-            return isinstance(tolerance, Real) and compare.worst(measured, predicted, tolerance)[0] > 1
+            return numbers and isinstance(tolerance, Real) and compare.worst(measured, predicted, tolerance)[0] > 1
+
+
+def _is_within(extremes: Sequence[object], value: object) -> bool:
+    """Return whether a value lies between the extremes of its record, as far as they are numbers."""
+    numbers = [each for each in (*extremes, value) if isinstance(each, Real) and not isinstance(each, bool)]
+    return len(numbers) < 3 or numbers[0] <= numbers[2] <= numbers[1]

@@ -148,6 +148,45 @@ def test_the_worst_case_and_the_extremes_are_kept(evidence):
     assert (kept["checks"], kept["extremes"], kept["holds"]) == (4, [-7, 5], True)
 
 
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (lambda: torch.tensor(3), 3),
+        (lambda: torch.tensor([3, 4]), "[3, 4] (2 int64 tensor)"),
+        (lambda: np.array(3), 3),
+        (lambda: np.array([3, 4]), "array([3, 4])"),
+        (lambda: [torch.tensor([3])], "[tensor([3])]"),
+    ],
+    ids=["number", "tensor", "array of no dimensions", "array", "list"],
+)
+def test_what_is_recorded_is_a_copy(evidence, made, shown):
+    """A tensor that a test changes after it was checked stays in the record as it was."""
+    measured, predicted = made(), made()
+    evidence.equal(measured, predicted)
+    for value in (measured, predicted):
+        if isinstance(value, list):
+            value[0] = value[0] * 0
+        else:
+            value[...] = 0
+    kept = record(evidence)
+    assert (kept["measured"], kept["predicted"]) == (shown, shown)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.complex64], ids=str)
+def test_the_two_zeros_are_shown_as_one(evidence, dtype):
+    """As they are equal to evidence, a record of equal values shows the same."""
+    zeros = torch.tensor([0.0, -0.0]).to(dtype)
+    evidence.equal(zeros, zeros.flip(0) if dtype is torch.float32 else zeros)
+    assert record(evidence)["measured"] == record(evidence)["predicted"]
+
+
+def test_what_differs_is_recorded_where_it_differs(evidence):
+    """Of two tensors that are to differ, the record shows the first elements that do."""
+    evidence.differs(torch.arange(50), torch.arange(50) * 2, unit="units")
+    kept = record(evidence)
+    assert (kept["measured"], kept["predicted"], kept["inputs"]) == (1, 2, {"element": "[1]"})
+
+
 def test_extremes_have_no_largest_number(evidence):
     """Integers beyond any float, and infinities, are extremes too."""
     for value in (10**400, -INF, 3):

@@ -11,6 +11,7 @@ import pytest
 
 from spec import claims
 from spec.claim import CORRECTED, HOLDS_IF
+from spec.report import receipts
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -69,6 +70,8 @@ def test_make_verify_sets_up_and_reports(copy):
     assert " 0 fails" in printed
     assert printed.splitlines()[-1].startswith(str(copy))
     assert {path.name for path in (copy / "report").iterdir()} >= {"claims.json", "junit.xml"}
+    # Each record of the whole run, benchmarks included, agrees with its own verdict.
+    assert list(receipts.misfits(receipts.read(copy / "report" / "claims.json"), claims.load())) == []
 
 
 def test_a_package_in_another_folder_is_checked(copy):

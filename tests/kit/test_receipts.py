@@ -89,6 +89,9 @@ def test_a_failure_is_a_misfit_until_the_law_changes(report, chapter):
     ("relation", "measured", "predicted", "tolerance"),
     [
         ("exact", 3, 4, None),
+        ("exact", "[1.0] (1 float32 tensor)", "[2.0] (1 float32 tensor)", None),
+        ("exact", True, 1, None),
+        ("not", "2×3 int64 tensor", "2×3 int64 tensor", None),
         ("not", 3, 3, None),
         ("at most", 5, 4, None),
         ("at least", 3.5, 4, None),
@@ -100,13 +103,35 @@ def test_numbers_that_break_their_relation_are_misfits(report, chapter, relation
     evidence = report["claims"][0]["evidence"]
     evidence.append(record := dict(evidence[0]))
     record |= {"relation": relation, "measured": predicted, "predicted": predicted, "tolerance": tolerance}
+    record["extremes"] = []
     if relation == "not":
-        record["measured"] = predicted + 1
+        record["measured"] = "another"
     right = copy.deepcopy(report)
     record["measured"] = measured
     assert list(receipts.misfits(right, [chapter])) == []
     (line,) = receipts.misfits(report, [chapter])
     assert line.startswith(f"storage.bytes is said to hold on cpu, but measured {measured}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "ending"),
+    [
+        ({"holds": False}, "measured 6 bytes, predicted 6 bytes (exact)"),
+        ({"measured": 7, "predicted": 7}, "measured 7 bytes, predicted 7 bytes (exact)"),  # the extremes are 6 and 6
+    ],
+)
+def test_a_record_that_contradicts_itself_is_a_misfit(report, chapter, changes, ending):
+    """A claim that holds has no record that does not, and what it measured lies between its extremes."""
+    report["claims"][1]["evidence"][0] |= changes
+    (line,) = receipts.misfits(report, [chapter])
+    assert line == f"storage.double is said to hold on cpu, but {ending}"
+
+
+def test_text_that_was_cut_off_is_believed(report, chapter):
+    """Two long texts may differ after what is shown of them."""
+    record = report["claims"][0]["evidence"][0]
+    record |= {"relation": "not", "measured": "x" * 9 + "…", "predicted": "x" * 9 + "…"}
+    assert list(receipts.misfits(report, [chapter])) == []
 
 
 def test_an_unfinished_report_is_a_misfit(report, chapter):
