@@ -1,6 +1,7 @@
 """What a test measured against what its claim predicts: asserted, and kept for the report."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -157,7 +158,7 @@ class Evidence:
         if not holds or deviation > record.deviation:
             record.measured, record.predicted, record.tolerance = map(recorded, (measured, predicted, tolerance))
             record.deviation, record.holds = deviation, holds
-            record.inputs = {name: show(value) for name, value in {**self.example, **extra}.items()}
+            record.inputs = {name: show_input(value) for name, value in {**self.example, **extra}.items()}
         if not holds:
             self.fail(sentence(record.json()))
 
@@ -198,6 +199,18 @@ def show(value: object) -> str:
         except Exception:  # an object of the implementation's, or an integer of thousands of digits
             text = f"<{type(value).__name__}>"
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + CUT
+
+
+def show_input(value: object) -> str:
+    """Write an input for a message, so that its type can be told: 3 from np.int32(3), 2.0 from 2, and '2' from 2."""
+    text = show(value)
+    if isinstance(value, np.generic):
+        return f"np.{type(value).__name__}({text})"
+    if isinstance(value, float) and text.lstrip("-").isdigit():
+        return f"{text}.0"
+    if isinstance(value, str) and re.fullmatch(r"[\d.+-]+(e[+-]?\d+)?|None|True|False", value):
+        return repr(value)
+    return text
 
 
 def _show_tensor(value: Tensor) -> str:

@@ -23,6 +23,8 @@ class Implementation:
 
     def __init__(self, package: str) -> None:
         self._package = package
+        self._chapters: dict[str, Chapter] = {}
+        self.asked = False  # for a chapter, since a test last began
 
     @functools.cached_property
     def _error(self) -> str | None:
@@ -32,9 +34,10 @@ class Implementation:
     def __getattr__(self, name: str) -> "Chapter":
         if name.startswith("_"):  # what pytest and hypothesis ask of any object
             raise AttributeError(name)
-        chapter = Chapter(self._package, name, self._error)
-        setattr(self, name, chapter)
-        return chapter
+        self.asked = True
+        if name not in self._chapters:
+            self._chapters[name] = Chapter(self._package, name, self._error)
+        return self._chapters[name]
 
 
 class Chapter:

@@ -13,16 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 import pytest
-from hypothesis.errors import Flaky
+import torch
+from hypothesis.errors import Flaky, HypothesisException
 
 from spec import contract, guard
 from spec.claim import Claim
-from spec.evidence import Evidence, EvidenceError, show
-from spec.implementation import ImplementationError
+from spec.evidence import CUT, Evidence, EvidenceError, show_input
+from spec.implementation import Implementation, ImplementationError
 from spec.instruments.processes import ProcessError
 
+Frames = list[tuple[str, traceback.FrameSummary]]
 LONGEST = 400  # characters of another's error in a message
+SIMPLE = 40  # characters of a variable's value that is shown beside an error
 FIXTURES = {
     "impl",
     "evidence",
@@ -105,6 +109,8 @@ def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iter
     package = item.config.option.spec_impl
     inputs = inputs_of(_own_params(item))
     error: BaseException | None = None
+    if implementation := _implementation(item):
+        implementation.asked = False
     with evidence.running(claim, rerun(item), inputs):
         try:
             with guard.watched() as left:
@@ -121,11 +127,7 @@ def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iter
                     f"[{claim}] {package} {'; '.join(left)}{first}\n  rerun: {evidence.rerun}"
                 ) from None
             if error is not None:
-                if "impl" in getattr(item, "fixturenames", ()) and _unusable(error, package):
-                    where = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(item.path)]
-                    told = f"what {package} returned cannot be judged: {type(error).__name__}: {_one_line(error)}"
-                    _fail(evidence, f"{told}{_inputs(evidence)}", where)
-                _settle(error, package, evidence)
+                _settle(error, item, evidence)
             if not evidence.records:
                 evidence.fail("measured nothing: a test of a claim ends in evidence.equal, close, at_most, …")
         finally:
@@ -134,29 +136,67 @@ def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iter
                 item.user_properties.append(("series", json.dumps(list(evidence.curves.values()))))
 
 
-def _settle(error: BaseException, package: str, evidence: Evidence, once: str = "") -> NoReturn:
+def _settle(error: BaseException, item: pytest.Item, evidence: Evidence, once: str = "") -> NoReturn:
     """Raise what a test's exception means; `once` ends its line where it did not happen again for the same inputs."""
-    if isinstance(error, Flaky) and (failures := getattr(error, "exceptions", ())):
-        _settle(failures[0], package, evidence, "; the same inputs gave another result when tried again")
+    package = item.config.option.spec_impl
     if isinstance(error, EvidenceError):
         head, *rest = str(error).split("\n")
-        raise EvidenceError("\n".join([head + once, *rest]))
+        raise EvidenceError("\n".join([head + once, *rest])) from error.__cause__
     if isinstance(error, ProcessError) and error.kind == "NotImplementedError":
         pytest.skip(f"not implemented: {error}")
     if isinstance(error, ProcessError) and error.trace:
         raise EvidenceError(f"[{evidence.claim}] {error}\n  rerun: {evidence.rerun}\n\n{error.trace}") from None
     if isinstance(error, ImplementationError | ProcessError):
         evidence.fail(str(error))
-    frames = _frames_in(package, error)
-    if not frames:
+    if frames := _frames_in(package, error):
+        _raised_inside(error, frames, f"{_inputs(evidence, error, item)}{once}", evidence)
+    if isinstance(error, BaseExceptionGroup):
+        again = "; the same inputs gave another result when tried again" if isinstance(error, Flaky) else once
+        _settle(error.exceptions[0], item, evidence, again)
+    if not _comes_of_an_answer(error, item):
+        raise error
+    where = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(item.path)]
+    told = f"what {package} returned cannot be judged: {_name(error)}{_inputs(evidence, error, item)}{once}"
+    _fail(evidence, told, where)
+
+
+def _raised_inside(error: BaseException, frames: Frames, ending: str, evidence: Evidence) -> NoReturn:
+    """Fail, or skip, by an exception that was raised in the implementation or in what it called."""
+    if isinstance(error, pytest.skip.Exception):
         raise error
     names, summaries = zip(*frames, strict=True)
     if type(error) is NotImplementedError and "raise NotImplementedError" in summaries[-1].line:
         pytest.skip(f"not implemented: {str(error) or names[-1]}")
     if isinstance(error, SystemExit):
-        evidence.fail(f"{names[0]} calls sys.exit({error.code!r}){once}")
-    told = f"{names[0]} raises {type(error).__name__}: {_one_line(error)}{_inputs(evidence)}{once}"
-    _fail(evidence, told, summaries)
+        told = f"{names[0]} calls sys.exit({error.code!r})"
+    else:
+        told = f"{names[0]} raises {_name(error)}"
+    _fail(evidence, f"{told}{ending}", summaries)
+
+
+def _comes_of_an_answer(error: BaseException, item: pytest.Item) -> bool:
+    """Return whether a test may have stumbled over what it was answered, None for a tensor, say.
+
+    Any exception may come of it, from torch or NumPy too, and no look at it tells whose fault it is. So everything that
+    goes wrong with the reference, or before a test has asked the implementation for anything, is taken for a fault of
+    the kit, and keeps its traceback, as what hypothesis complains of does; with another package, what goes wrong in a
+    test that passes with the reference is taken for the package's.
+    """
+    implementation = _implementation(item)
+    asked = implementation is not None and implementation.asked
+    ours = is_reference(item.config.option.spec_impl) or isinstance(error, HypothesisException)
+    return asked and not ours and isinstance(error, Exception)
+
+
+def _implementation(item: pytest.Item) -> Implementation | None:
+    """Return what a test asks the implementation by, if it does."""
+    given = getattr(item, "funcargs", {}).get("impl")
+    return given if isinstance(given, Implementation) else None
+
+
+def is_reference(package: str) -> bool:
+    """Return whether a package is the kit's own: the kit's tests say no where they have put a fault into it."""
+    return bool(package == contract.REFERENCE)
 
 
 def _fail(evidence: Evidence, message: str, frames: Sequence[traceback.FrameSummary]) -> NoReturn:
@@ -165,19 +205,35 @@ def _fail(evidence: Evidence, message: str, frames: Sequence[traceback.FrameSumm
     raise EvidenceError(f"[{evidence.claim}] {message}\n  rerun: {evidence.rerun}\n\n{where}") from None
 
 
-def _inputs(evidence: Evidence) -> str:
-    inputs = ", ".join(f"{name}={show(value)}" for name, value in evidence.example.items())
+def _inputs(evidence: Evidence, error: BaseException, item: pytest.Item) -> str:
+    """Say what a test ran on: the example it was given or else, for one that loops by itself, its simple variables."""
+    known = evidence.example or _variables(error, item)
+    inputs = ", ".join(f"{name}={show_input(value)}" for name, value in known.items())
     return f" for {inputs}" if inputs else ""
 
 
-def _unusable(error: BaseException, package: str) -> bool:
-    """Return whether a test stumbled over what the implementation returned: None for a tensor, say."""
-    return type(error) in (AttributeError, TypeError, IndexError) and not _frames_in(package, error)
+def _variables(error: BaseException, item: pytest.Item) -> dict[str, object]:
+    """Return the numbers, words, dtypes and shapes that the test's own variables held when it ended."""
+    name = getattr(getattr(item, "function", None), "__name__", "")
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename == str(item.path) and frame.f_code.co_name == name:
+            held = inputs_of(frame.f_locals)
+            return {name: value for name, value in held.items() if _is_simple(value)}
+    return {}
 
 
-def _frames_in(package: str, error: BaseException) -> list[tuple[str, traceback.FrameSummary]]:
-    """Return the frames of a traceback that lie in the implementation, outermost first, each under its full name."""
-    found = []
+def _is_simple(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_simple, value))
+    return isinstance(value, bool | int | float | str | np.generic | torch.dtype) and len(show_input(value)) <= SIMPLE
+
+
+def _frames_in(package: str, error: BaseException) -> Frames:
+    """Return the frames of a traceback that lie in the implementation, outermost first, each under its full name.
+
+    Where another exception was raised from the implementation's, they are in the traceback of the cause.
+    """
+    found: Frames = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
         if module == package or module.startswith(f"{package}."):
@@ -186,12 +242,19 @@ def _frames_in(package: str, error: BaseException) -> list[tuple[str, traceback.
             source = linecache.getline(code.co_filename, line, frame.f_globals).strip()
             summary = traceback.FrameSummary(code.co_filename, line, code.co_name, lookup_line=False, line=source)
             found.append((name, summary))
-    return found
+    return _frames_in(package, error.__cause__) if not found and error.__cause__ else found
 
 
-def _one_line(error: BaseException) -> str:
-    text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())  # torch writes some of its errors in colour
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def _name(error: BaseException) -> str:
+    """Write an exception on one line: its type, and what it says."""
+    try:
+        text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())  # torch writes some errors in colour
+    except Exception:  # the implementation's own exception, which cannot be shown
+        text = ""
+    if isinstance(error, BaseExceptionGroup):
+        text = f"{text}: {_name(error.exceptions[0])}"
+    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + CUT
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 class Crash(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from spec import running
 from spec.claim import Claim
 from spec.instruments import processes
 
@@ -142,6 +143,7 @@ def _in_child(arguments: list[str], overlay: Overlay | None, told: Path, printed
         recorder = _Recorder()
         if overlay is not None:
             overlay.apply()
+            running.is_reference = lambda package: False  # what goes wrong now is what the overlay returned
             processes.PRELUDE.append(f"from tests.kit import overlay; overlay.apply_named({overlay.name!r})")
         options = ["--hypothesis-profile=ci", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={ROOT}"]
         pytest.main([*options, *arguments], plugins=[recorder])
