@@ -108,14 +108,24 @@ class Evidence:
     ) -> None:
         """Require that `call()` raises `error`."""
         predicted = " or ".join(kind.__name__ for kind in (error if isinstance(error, tuple) else (error,)))
-        measured = "no error"
+        unit = inputs.pop("unit", "")
         try:
-            call()
+            returned, measured, why = call(), "no error", ""
         except (NotImplementedError, ImplementationError):
             raise
         except Exception as raised:
-            measured = predicted if isinstance(raised, error) else type(raised).__name__
-        self.equal(measured, predicted, **inputs)
+            measured, why = type(raised).__name__, f": {said}" if (said := " ".join(str(raised).split())) else ""
+            if isinstance(raised, error):
+                return self._judge("exact", unit, predicted, predicted, None, 0.0, inputs)
+        name = called(call)
+        if measured != "no error":
+            told = f"{name} raises {measured}{why[:SHOWN]} for"
+        elif isinstance(returned, int | float | str | tuple | list):
+            told = f"{name} returned {show(returned)} for"
+        else:
+            told = f"{name} accepts"
+        ending = f"; it has to raise {predicted}"
+        self._judge("exact", unit, measured, predicted, None, math.inf, inputs, lambda given: f"{told} {given}{ending}")
 
     def series(self, name: str, xs: Sequence[float], ys: Sequence[float], *, unit: str = "", along: str = "") -> None:
         """Keep a curve for the report: `ys` in `unit` over `xs` in `along`. A test's later one replaces it by name."""
@@ -145,7 +155,9 @@ class Evidence:
         tolerance: object,
         deviation: float,
         extra: Mapping[str, object],
+        phrase: Callable[[str], str] | None = None,
     ) -> None:
+        """Record a check, and fail where it does not hold: by its sentence or, where there is one, by a phrase."""
         holds = deviation <= 1 if relation == "within" else deviation <= 0
         record = self.records.get((relation, unit))
         if record is None:
@@ -160,7 +172,7 @@ class Evidence:
             record.deviation, record.holds = deviation, holds
             record.inputs = {name: show_input(value) for name, value in {**self.example, **extra}.items()}
         if not holds:
-            self.fail(sentence(record.json()))
+            self.fail(phrase(given(record.inputs) or "these arguments") if phrase else sentence(record.json()))
 
 
 def sentence(record: Json) -> str:
@@ -177,8 +189,27 @@ def sentence(record: Json) -> str:
         "at least": "at least {}",
         "not": "anything but {}",
     }[record["relation"]].replace("{}", f"{predicted}{unit}")
-    inputs = ", ".join(f"{name}={value}" for name, value in record["inputs"].items())
+    inputs = given(record["inputs"])
     return f"measured {measured}{unit}, predicted {bound}" + (f" for {inputs}" if inputs else "")
+
+
+def given(inputs: Mapping[str, str]) -> str:
+    """Write inputs as a message does."""
+    return ", ".join(f"{name}={value}" for name, value in inputs.items())
+
+
+def called(call: Callable[[], object]) -> str:
+    """Return the public name of what a call without arguments calls, where it has one."""
+    function = getattr(call, "func", call)  # within a partial
+    if not hasattr(function, "__qualname__"):
+        function = type(function)  # a module of torch's, say
+    code = getattr(function, "__code__", None)
+    if code and function.__name__ == "<lambda>" and "impl" in code.co_freevars:
+        return ".".join(code.co_names[:2])  # lambda: impl.throughput.mfu(…)
+    module = getattr(function, "__module__", "") or ""
+    if module.startswith(("tests.", __name__)) or function.__name__ == "<lambda>":
+        return "the call"  # of a helper of the test's
+    return f"{module}.{function.__qualname__}".lstrip("._")
 
 
 def show(value: object) -> str:

@@ -3,12 +3,14 @@
 import json
 import math
 import timeit
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from spec.evidence import EvidenceError, plain, sentence, show
+from spec.evidence import EvidenceError, plain, sentence, show, show_input
 from spec.implementation import ImplementationError
 from tests.kit.judging import message, name, running
 
@@ -39,15 +41,49 @@ def thrower(error):
 
 
 def test_raises_names_the_errors(evidence):
-    """One of the errors asked for passes, subclasses too; another, or none, is told by name."""
+    """One of the errors asked for passes, subclasses too; of another, or of none, a line says who has to raise what."""
     evidence.raises(ValueError, thrower(UnicodeError("x")))
     evidence.raises((TypeError, ValueError), thrower(ValueError()))
-    assert message(evidence.raises, ValueError, lambda: 3) == (
-        "[flops.matmul] measured no error, predicted ValueError (exact)"
-    )
-    assert message(evidence.raises, (TypeError, ValueError), thrower(KeyError()), shape=(3, 5)) == (
-        "[flops.matmul] measured KeyError, predicted TypeError or ValueError (exact) for shape=(3, 5)"
-    )
+    calls = {
+        "the call returned 3 for these arguments; it has to raise ValueError": lambda: 3,
+        "math.sqrt returned 2 for x=4": partial(math.sqrt, 4),
+        "torch.optim.sgd.SGD accepts lr=-1; it": partial(torch.optim.SGD, [torch.ones(1)], 1),
+        "the call raises KeyError: 'x' for shape=(3, 5); it has": thrower(KeyError("x")),
+        "the call raises KeyError for shape=(3, 5); it has": thrower(KeyError()),
+        "storage.can_view returned True for shape=(3, 5)": lambda: impl.storage.can_view(3),
+    }
+    impl = SimpleNamespace(storage=SimpleNamespace(can_view=lambda shape: True))
+    given = ({}, {"x": 4}, {"lr": -1}, *[{"shape": (3, 5)}] * 3)
+    for (expected, call), inputs in zip(calls.items(), given, strict=True):
+        assert message(evidence.raises, ValueError, call, **inputs).startswith(f"[flops.matmul] {expected}")
+    both = message(evidence.raises, (TypeError, ValueError), thrower(KeyError()), shape=(3, 5))
+    assert both.endswith("; it has to raise TypeError or ValueError")
+    kept = record(evidence)
+    assert (kept["relation"], kept["measured"], kept["predicted"]) == ("exact", "KeyError", "TypeError or ValueError")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (3, "3"),
+        (np.int32(3), "np.int32(3)"),
+        (3.0, "3.0"),
+        (0.25, "0.25"),
+        (np.float32(3), "np.float32(3)"),
+        (np.bool_(True), "np.bool(True)"),
+        ("3", "'3'"),
+        ("1e12", "'1e12'"),
+        ("None", "'None'"),
+        ("row by row", "row by row"),
+        (torch.bfloat16, "bfloat16"),
+        (1e300, "1e+300"),
+        (INF, "inf"),
+    ],
+    ids=name,
+)
+def test_an_input_shows_its_type(value, shown):
+    """Of values that print alike, a message shows which was given."""
+    assert show_input(value) == shown
 
 
 @pytest.mark.parametrize(
