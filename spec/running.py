@@ -152,7 +152,8 @@ def _settle(error: BaseException, item: pytest.Item, evidence: Evidence, once: s
         _raised_inside(error, frames, f"{_inputs(evidence, error, item)}{once}", evidence)
     if isinstance(error, BaseExceptionGroup):
         again = "; the same inputs gave another result when tried again" if isinstance(error, Flaky) else once
-        _settle(error.exceptions[0], item, evidence, again)
+        first = error.exceptions[0]
+        _settle(first if first.__traceback__ else first.with_traceback(error.__traceback__), item, evidence, again)
     if not _comes_of_an_answer(error, item):
         raise error
     where = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(item.path)]

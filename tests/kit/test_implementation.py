@@ -181,6 +181,89 @@ def test_an_answer_that_comes_and_goes_is_told_in_one_line(project):
     assert "Traceback" not in ran.printed
 
 
+ODD = """
+class Odd:
+    def __eq__(self, other): {body}
+    def __bool__(self): {body}
+    __len__ = __iter__ = __hash__ = None
+"""
+UNJUDGED = """
+import numpy as np
+@verifies(storage.DOUBLE)
+def test_double(impl, evidence):
+    for size in (3, 4):
+        answer = impl.storage.double(size)
+        {statement}
+        evidence.equal(size, size)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "statement", "error"),
+    [
+        ("numpy.zeros(2)", "np.zeros(3) @ answer", "ValueError: matmul: "),
+        ("torch.zeros(2)", "torch.zeros(3) @ answer", "RuntimeError: "),
+        ("torch.zeros(2)", "bool(answer)", "RuntimeError: Boolean value of Tensor"),
+        ("None", "len(answer)", "TypeError: object of type 'NoneType' has no len()"),
+        ("None", "answer.shape", "AttributeError: 'NoneType' object has no attribute 'shape'"),
+        ("{}", "answer['x']", "KeyError: 'x'"),
+        ("()", "a, b = answer", "ValueError: not enough values to unpack"),
+        ("0", "1 / answer", "ZeroDivisionError: division by zero"),
+        ("0", "assert answer", "AssertionError"),
+        ("Odd()", "list(answer)", "TypeError: 'Odd' object is not iterable"),
+        ("0", "raise ExceptionGroup('two', [KeyError(answer), ValueError()])", "KeyError: 0"),
+        ("0", "import warnings; warnings.warn('old', DeprecationWarning)", "DeprecationWarning: old"),
+    ],
+)
+def test_what_a_test_stumbles_over_is_one_line(project, answer, statement, error):
+    """The line says what happened, with what the test ran on, and below it stands where; no traceback of the kit's."""
+    project.test(TEST_BYTES, UNJUDGED.format(statement=statement))
+    project.student(PRELUDE + ODD.format(body="return True") + IMPL.replace("return 2 * n", f"return {answer}"))
+    ran = project.run("--spec-impl=mine", "-Werror")
+    assert ran.verdicts() == {"storage.bytes": "holds", "storage.double": "fails"}
+    reason = ran.reason("storage.double")
+    assert reason.startswith(f"[storage.double] what mine returned cannot be judged: {error}")
+    assert "size=3" in reason
+    assert "Traceback" not in ran.printed
+    assert statement.split(";")[-1].strip() in ran.printed
+
+
+@pytest.mark.parametrize("body", ["raise ValueError('no')", "raise KeyError('no')", "1 / 0"])
+def test_an_answer_that_cannot_be_compared_is_one_line(project, body):
+    """An object whose own equality raises is not what was predicted, whatever it raises."""
+    project.student(PRELUDE + ODD.format(body=body) + IMPL.replace("return 2 * n", "return Odd()"))
+    ran = project.run("--spec-impl=mine")
+    assert ran.reason("storage.double").startswith("[storage.double] measured <mine.storage.Odd object at ")
+    assert "Traceback" not in ran.printed
+
+
+@pytest.mark.parametrize("statement", ["raise ValueError('of the kit')", "raise TypeError('of the kit')"])
+def test_a_fault_of_the_kits_keeps_its_traceback(project, statement):
+    """With the reference nothing is put down to what it returned, nor with any package before it was asked."""
+    asked = UNJUDGED.format(statement=statement)
+    project.student()
+    for test, package in ((asked, "impl"), (asked.replace("impl.storage.double(size)", statement), "mine")):
+        project.test(TEST_BYTES, test.replace(f"answer = {statement}", statement))
+        ran = project.run(f"--spec-impl={package}")
+        assert ran.verdicts()["storage.double"] == "fails"
+        assert "cannot be judged" not in ran.printed
+        assert f"{statement.removeprefix('raise ').partition('(')[0]}: of the kit" in ran.printed
+        assert "\nE  " in ran.printed  # a traceback of pytest's
+
+
+def test_what_an_error_was_raised_from_is_the_implementations(project):
+    """A test that raises an error from the implementation's tells the implementation's."""
+    caught = """try:
+            impl.storage.double(size)
+        except KeyError as error:
+            raise RuntimeError("while judging") from error"""
+    project.test(TEST_BYTES, UNJUDGED.format(statement=caught).replace("answer = impl.storage.double(size)", "pass"))
+    project.student(IMPL.replace("return 2 * n", "raise KeyError(n)"))
+    ran = project.run("--spec-impl=mine")
+    assert ran.reason("storage.double").startswith("[storage.double] mine.storage.double raises ")
+    assert "Traceback" not in ran.printed
+
+
 def test_an_error_that_is_not_the_implementations_keeps_its_traceback(project):
     """A test that goes wrong by itself shows pytest's own traceback, and then the command that reruns it."""
     project.test(TEST_BYTES, TEST_DOUBLE.replace("evidence.equal", "nonsense"))
