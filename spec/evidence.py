@@ -13,14 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from spec import compare
+from spec import compare, hints
 from spec.implementation import ImplementationError
 
 Json = dict[str, Any]
+Hint = Callable[[], str]  # names a mistake, or nothing
 AMBIGUOUS = "ambiguous: "  # how the reason of an undecided test begins
 COLD = "of a single cold run"  # how the unit of a benchmark ends that is not timed
 SHOWN = 120  # characters of one input or value in a message
 CUT = "…"  # how a text ends that was longer
+OWN = ("deviation", "suspects")  # what a record does not hand on
 POINTS = 200  # of one series
 
 
@@ -45,10 +47,11 @@ class Record:
     extremes: list[Any] = field(default_factory=list)
     holds: bool = True
     deviation: float = -math.inf
+    suspects: set[str] | None = None  # the mistakes that would explain every failure so far
 
     def json(self) -> Json:
         """Return what the report keeps, in plain JSON values."""
-        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "deviation"}
+        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in OWN}
         kept["extremes"] = [plain(value) for value in self.extremes]
         return kept
 
@@ -81,14 +84,28 @@ class Evidence:
             measured, predicted, place = found
             self._judge("exact", unit, measured, predicted, None, math.inf, inputs | place)
 
-    def close(self, measured: Any, predicted: Any, *, tolerance: Any, unit: str = "", **inputs: object) -> None:
-        """Require |measured − predicted| ≤ tolerance, elementwise for tensors (of any dtype, one shape)."""
-        deviation, measured, predicted, tolerance, place = compare.worst(measured, predicted, tolerance)
-        self._judge("within", unit, measured, predicted, tolerance, deviation, inputs | place)
+    def close(
+        self,
+        measured: Any,
+        predicted: Any,
+        *,
+        tolerance: Any,
+        unit: str = "",
+        likely: Hint | None = None,
+        **inputs: object,
+    ) -> None:
+        """Require |measured − predicted| ≤ tolerance, elementwise for tensors (of any dtype, one shape).
 
-    def at_most(self, measured: float, limit: float, *, unit: str = "", **inputs: object) -> None:
-        """Require measured ≤ limit."""
-        self._judge("at most", unit, measured, limit, None, compare.excess(measured, limit), inputs)
+        Where that fails, `likely` may name the mistake by computing what it would give.
+        """
+        deviation, measured, predicted, tolerance, place = compare.worst(measured, predicted, tolerance)
+        self._judge("within", unit, measured, predicted, tolerance, deviation, inputs | place, likely=likely)
+
+    def at_most(
+        self, measured: float, limit: float, *, unit: str = "", likely: Hint | None = None, **inputs: object
+    ) -> None:
+        """Require measured ≤ limit; where that fails, `likely` may name the mistake."""
+        self._judge("at most", unit, measured, limit, None, compare.excess(measured, limit), inputs, likely=likely)
 
     def at_least(self, measured: float, limit: float, *, unit: str = "", **inputs: object) -> None:
         """Require measured ≥ limit."""
@@ -156,6 +173,7 @@ class Evidence:
         deviation: float,
         extra: Mapping[str, object],
         phrase: Callable[[str], str] | None = None,
+        likely: Hint | None = None,
     ) -> None:
         """Record a check, and fail where it does not hold: by its sentence or, where there is one, by a phrase."""
         holds = deviation <= 1 if relation == "within" else deviation <= 0
@@ -172,7 +190,19 @@ class Evidence:
             record.deviation, record.holds = deviation, holds
             record.inputs = {name: show_input(value) for name, value in {**self.example, **extra}.items()}
         if not holds:
-            self.fail(phrase(given(record.inputs) or "these arguments") if phrase else sentence(record.json()))
+            if phrase:
+                self.fail(phrase(given(record.inputs) or "these arguments"))
+            hint = likely() if likely else ""
+            if not hint and relation in ("exact", "within"):
+                hint = self._hint(record, (measured, predicted, tolerance), {**self.example, **extra})
+            self.fail(sentence(record.json()) + (f"; {hint}?" if hint else ""))
+
+    def _hint(self, record: Record, values: tuple[object, object, object], inputs: Mapping[str, object]) -> str:
+        """Name the one mistake that explains this failure of a record, and those that a test met before it."""
+        measured, predicted, tolerance = map(compare.python, values)
+        found = hints.suspects(measured, predicted, tolerance, record.unit, inputs)
+        record.suspects = found if record.suspects is None else record.suspects & found
+        return next(iter(record.suspects)) if len(record.suspects) == 1 else ""
 
 
 def sentence(record: Json) -> str:

@@ -124,7 +124,7 @@ def test_a_message_names_the_element(evidence):
         "[flops.matmul] measured 7 units, predicted 5 units (within 1) for element=[1, 1]"
     )
     assert message(evidence.equal, measured, predicted.t()) == (
-        "[flops.matmul] measured 2×3 int64 tensor, predicted 3×2 int64 tensor (exact)"
+        "[flops.matmul] measured 2×3 int64 tensor, predicted 3×2 int64 tensor (exact); transposed?"
     )
 
 

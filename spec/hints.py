@@ -1,0 +1,88 @@
+"""The likeliest mistake behind a wrong number, where the numbers tell it."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+POINTS = {"points", "batch", "batch_size"}  # what a loss is averaged over
+LOOSEST = Fraction(1, 1000)  # of the predicted value: a wider tolerance would let many a ratio pass for another
+
+
+def suspects(
+    measured: object, predicted: object, tolerance: object, unit: str, inputs: Mapping[str, object]
+) -> set[str]:
+    """Return each mistake that explains the difference; one of two numbers' may be chance where several do."""
+    if isinstance(measured, str) and isinstance(predicted, str):
+        return {"transposed"} if _transposed(measured) == predicted else set()
+    if isinstance(measured, tuple | list) and isinstance(predicted, tuple | list):
+        return {"in the reverse order"} if list(measured[::-1]) == list(predicted) else set()
+    m, p, allowed = _fraction(measured), _fraction(predicted), _fraction(tolerance)
+    if not m or not p:
+        return set(_wrapped(measured, predicted))
+    slack = (allowed or Fraction(0)) / abs(p)
+    if slack > LOOSEST:
+        return set()
+    found = {told for factor, told in _factors(unit, inputs) if abs(m / p / factor - 1) <= slack}
+    return found | set(_wrapped(measured, predicted)) | set(_rooted(m, p, slack))
+
+
+def _factors(unit: str, inputs: Mapping[str, object]) -> Iterator[tuple[Fraction, str]]:
+    """Yield factors by which a result is wrong after a mistake, each with the mistake."""
+    yield Fraction(-1), "the sign is the other way round"
+    yield Fraction(100), "per cent"
+    for power in (1, 2, 3, 4):
+        for factor in (Fraction(1000) ** power, Fraction(1, 1000) ** power):
+            yield factor, "another unit: a power of 1000 is the difference"
+        for factor in (Fraction(1024, 1000) ** power, Fraction(1000, 1024) ** power):
+            yield factor, "a power of 1024 where one of 1000 is meant, or the reverse"
+    if "FLOP" in unit:
+        yield Fraction(1, 2), "multiply-adds, each of which is 2 FLOPs"
+    if "bytes" in unit:
+        yield Fraction(1, 4), "values of 4 bytes counted instead of bytes"
+        yield Fraction(8), "bits instead of bytes"
+    for name, value in inputs.items():
+        if isinstance(value, int) and value > 1:
+            sum_for_mean, mean_for_sum = _averaged(name)
+            yield Fraction(value), f"{name} times too large{sum_for_mean}"
+            yield Fraction(1, value), f"{name} times too small{mean_for_sum}"
+
+
+def _averaged(name: str) -> tuple[str, str]:
+    return (", a sum where a mean is meant", ", a mean where a sum is meant") if name in POINTS else ("", "")
+
+
+def _wrapped(measured: object, predicted: object) -> Iterator[str]:
+    """Yield what a machine's integers and floats make of a count that is too large for them."""
+    exactly = _fraction(measured)
+    if not isinstance(predicted, int) or exactly is None:
+        return
+    if isinstance(measured, int) and measured != predicted:
+        for bits in (64, 32):
+            if abs(predicted) >= 2 ** (bits - 1) and (predicted - measured) % 2**bits == 0:
+                yield f"a count that does not fit into {bits} bits"
+                return
+    if abs(predicted) > 2**53 and abs(exactly / predicted - 1) <= Fraction(1, 2**52):
+        yield "a count rounded to a float: Python's integers are exact"
+
+
+def _rooted(measured: Fraction, predicted: Fraction, slack: Fraction) -> Iterator[str]:
+    """Yield whether a root was forgotten, or taken once too often; near 1 a number and its root are alike."""
+    if min(measured, predicted) <= 0 or Fraction(9, 10) < predicted < Fraction(11, 10):
+        return
+    near = 2 * slack + Fraction(1, 10**12)
+    if abs(measured / predicted**2 - 1) <= near:
+        yield "a square root is missing"
+    if abs(measured**2 / predicted - 1) <= near:
+        yield "a square root too many"
+
+
+def _transposed(kind: str) -> str:
+    return re.sub(r"^(\d+)×(\d+) ", r"\2×\1 ", kind)
+
+
+def _fraction(value: object) -> Fraction | None:
+    """Return a finite number's exact value; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
+        return None
+    return Fraction(value) if isinstance(value, int | Fraction) or math.isfinite(value) else None
