@@ -1,7 +1,7 @@
 """SGD on a linear model with standard normal inputs: its exact law, many runs at once, and one run undone."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from functools import cache
 from itertools import accumulate
@@ -131,3 +131,52 @@ def replay(
             now = undo(x64, y64, now, lr)
             losses.append(loss_and_gradients(x64, y64, now)[0])
     return losses[::-1], now
+
+
+# By what a wrong step multiplies the gradient of a batch of so many points, and the share it keeps of those before.
+MISTAKES: dict[str, tuple[Callable[[int], float], float]] = {
+    "a forgotten zero_grad, so that gradients add up": (lambda points: 1.0, 1.0),
+    "a sum of squared errors where their mean is meant": (lambda points: float(points), 0.0),
+    "a step up the gradient": (lambda points: -1.0, 0.0),
+    "half the gradient": (lambda points: 0.5, 0.0),
+}
+
+
+def mistake(batches: Sequence[tuple[Tensor, Tensor]], start: Sequence[Tensor], end: Sequence[Tensor], lr: float) -> str:
+    """Name the one mistake by which a run of SGD that began at `start` comes to its `end`; nothing where none does.
+
+    It has to move the weights as they moved, to 1%, and by at least 10% otherwise than a right run does.
+    """
+    begun, reached = ([weight.detach().cpu().double().numpy() for weight in each] for each in (start, end))
+    if [weight.shape for weight in begun] != [weight.shape for weight in reached]:
+        return ""
+    pairs = [(x.double().numpy(), y.double().numpy()) for x, y in batches]
+    right = _ended(pairs, begun, lr, lambda points: 1.0, 0.0)
+    moved = _farthest(reached, begun)
+    found = []
+    for name, (factor, stays) in MISTAKES.items():
+        wrong = _ended(pairs, begun, lr, factor, stays)
+        if _farthest(wrong, reached) <= moved / 100 and _farthest(wrong, right) >= moved / 10 > 0:
+            found.append(name)
+    return found[0] if len(found) == 1 else ""
+
+
+def _ended(
+    pairs: Sequence[tuple[Array, Array]],
+    start: Sequence[Array],
+    lr: float,
+    factor: Callable[[int], float],
+    stays: float,
+) -> list[Array]:
+    """Return where steps lead by `factor` times a batch's gradient, with a share of the steps' before."""
+    now, summed = list(start), [np.zeros_like(weight) for weight in start]
+    with np.errstate(all="ignore"):
+        for x, y in pairs:
+            _, gradients = loss_and_gradients(x, y, now)
+            summed = [stays * old + factor(len(y)) * new for old, new in zip(summed, gradients, strict=True)]
+            now = [weight - lr * gradient for weight, gradient in zip(now, summed, strict=True)]
+    return now
+
+
+def _farthest(some: Sequence[Array], others: Sequence[Array]) -> float:
+    return max((float(np.abs(a - b).max(initial=0)) for a, b in zip(some, others, strict=True)), default=0.0)

@@ -200,7 +200,7 @@ class Evidence:
     def _hint(self, record: Record, values: tuple[object, object, object], inputs: Mapping[str, object]) -> str:
         """Name the one mistake that explains this failure of a record, and those that a test met before it."""
         measured, predicted, tolerance = map(compare.python, values)
-        found = hints.suspects(measured, predicted, tolerance, record.unit, inputs)
+        found = hints.suspects(measured, predicted, tolerance, record.unit, inputs, record.suspects)
         record.suspects = found if record.suspects is None else record.suspects & found
         return next(iter(record.suspects)) if len(record.suspects) == 1 else ""
 

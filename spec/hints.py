@@ -10,9 +10,18 @@ LOOSEST = Fraction(1, 1000)  # of the predicted value: a wider tolerance would l
 
 
 def suspects(
-    measured: object, predicted: object, tolerance: object, unit: str, inputs: Mapping[str, object]
+    measured: object,
+    predicted: object,
+    tolerance: object,
+    unit: str,
+    inputs: Mapping[str, object],
+    met: set[str] | None = None,
 ) -> set[str]:
-    """Return each mistake that explains the difference; one of two numbers' may be chance where several do."""
+    """Return each mistake that explains the difference: one may be chance where several do.
+
+    That a result is wrong by the value of an input counts from a value of 3, and for 2 only where it is among those
+    that explained a failure before: too much is twice or half of something.
+    """
     if isinstance(measured, str) and isinstance(predicted, str):
         return {"transposed"} if _transposed(measured) == predicted else set()
     if isinstance(measured, tuple | list) and isinstance(predicted, tuple | list):
@@ -23,11 +32,13 @@ def suspects(
     slack = (allowed or Fraction(0)) / abs(p)
     if slack > LOOSEST:
         return set()
-    found = {told for factor, told in _factors(unit, inputs) if abs(m / p / factor - 1) <= slack}
+    found = {
+        told for factor, told in (*_factors(unit), *_sizes(inputs, met or set())) if abs(m / p / factor - 1) <= slack
+    }
     return found | set(_wrapped(measured, predicted)) | set(_rooted(m, p, slack))
 
 
-def _factors(unit: str, inputs: Mapping[str, object]) -> Iterator[tuple[Fraction, str]]:
+def _factors(unit: str) -> Iterator[tuple[Fraction, str]]:
     """Yield factors by which a result is wrong after a mistake, each with the mistake."""
     yield Fraction(-1), "the sign is the other way round"
     yield Fraction(100), "per cent"
@@ -41,11 +52,18 @@ def _factors(unit: str, inputs: Mapping[str, object]) -> Iterator[tuple[Fraction
     if "bytes" in unit:
         yield Fraction(1, 4), "values of 4 bytes counted instead of bytes"
         yield Fraction(8), "bits instead of bytes"
+
+
+def _sizes(inputs: Mapping[str, object], met: set[str]) -> Iterator[tuple[Fraction, str]]:
     for name, value in inputs.items():
         if isinstance(value, int) and value > 1:
             sum_for_mean, mean_for_sum = _averaged(name)
-            yield Fraction(value), f"{name} times too large{sum_for_mean}"
-            yield Fraction(1, value), f"{name} times too small{mean_for_sum}"
+            large, small = f"{name} times too large{sum_for_mean}", f"{name} times too small{mean_for_sum}"
+            yield from (
+                (f, told)
+                for f, told in ((Fraction(value), large), (Fraction(1, value), small))
+                if value > 2 or told in met
+            )
 
 
 def _averaged(name: str) -> tuple[str, str]:

@@ -289,8 +289,8 @@ def test_a_checkpoint_from_before_the_first_step_has_no_state(impl, evidence, tm
     impl.checkpoint.save(tmp_path / "checkpoint", model, torch.optim.Adam(model.parameters(), lr=0.5), 0)
     with guard.watched():
         impl.checkpoint.load(tmp_path / "checkpoint", model, made)
-    evidence.equal(made.state_dict()["state"], {}, unit="as the optimizer's state")
-    evidence.equal(made.param_groups[0]["lr"], 0.5, unit="as the learning rate")
+    evidence.equal(made.state_dict()["state"], {}, unit="as the optimizer's state", saved="before a step")
+    evidence.equal(made.param_groups[0]["lr"], 0.5, unit="as the learning rate", before=0.125)
 
 
 @pytest.fixture
@@ -305,7 +305,7 @@ def test_a_path_may_be_a_mere_name(impl, evidence):
     """A name without a folder is one in the working folder."""
     impl.checkpoint.save("checkpoint", *network(1), 3)
     with guard.watched():
-        evidence.equal(impl.checkpoint.load(Path("checkpoint"), *network(2)), 3, unit="steps")
+        evidence.equal(impl.checkpoint.load(Path("checkpoint"), *network(2)), 3, unit="steps", path="checkpoint")
     evidence.equal([path.name for path in Path().iterdir()], ["checkpoint"], unit="in the folder")
 
 
@@ -333,7 +333,7 @@ def test_every_bit_and_dtype_is_kept(impl, evidence, tmp_path):
     impl.checkpoint.save(tmp_path / "checkpoint", model, optimizer, 0)
     other, to = made()
     with guard.watched():
-        evidence.equal(impl.checkpoint.load(tmp_path / "checkpoint", other, to), 0, unit="steps")
+        evidence.equal(impl.checkpoint.load(tmp_path / "checkpoint", other, to), 0, unit="steps", saved=0)
     for name, value in model.state_dict().items():
         if value.is_floating_point() and value.numel():
             width = {8: torch.int64, 4: torch.int32, 2: torch.int16}[value.element_size()]
@@ -374,8 +374,8 @@ def test_a_step_is_a_whole_number(impl, evidence, tmp_path):
         impl.checkpoint.save(tmp_path / "checkpoint", model, optimizer, step)
         with guard.watched():
             loaded = impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer)
-        evidence.equal(loaded, int(step), unit="steps")
-        evidence.equal(type(loaded).__name__, "int", unit="as the step")
+        evidence.equal(loaded, int(step), unit="steps", saved=step)
+        evidence.equal(type(loaded).__name__, "int", unit="as the step", saved=step)
     for step, error in ((-1, ValueError), ("7", TypeError), (None, TypeError), (1.5, (TypeError, ValueError))):
         evidence.raises(error, partial(impl.checkpoint.save, tmp_path / "new", model, optimizer, step), step=repr(step))
         evidence.raises(
@@ -438,13 +438,15 @@ def test_a_save_killed_at_any_moment_leaves_the_old_or_the_new(impl, evidence, e
     for killed_before, found in ended["told"]:
         whole = found if found not in ("the old one", "the new one") else "one complete checkpoint"
         evidence.equal(whole, "one complete checkpoint", killed_before=killed_before)
-    evidence.equal(ended["left"], [], unit="as what a killed save leaves after the next one")
     order = ended["order"]
+    evidence.equal(ended["left"], [], unit="as what a killed save leaves after the next one", order=order)
     if "rename" in order:
         first = order.index("rename")
-        evidence.at_least(order[:first].count("sync"), 1, unit="synchronisations before the renaming")
-        evidence.at_least(order[first:].count("sync"), 1, unit="synchronisations after the renaming")
-    evidence.equal(ended["late"], 0, unit="bytes written after the last synchronisation before the renaming")
+        evidence.at_least(order[:first].count("sync"), 1, unit="synchronisations before the renaming", order=order)
+        evidence.at_least(order[first:].count("sync"), 1, unit="synchronisations after the renaming", order=order)
+    evidence.equal(
+        ended["late"], 0, unit="bytes written after the last synchronisation before the renaming", order=order
+    )
 
 
 @refutes(checkpoint.CRASH)
@@ -483,7 +485,9 @@ def test_a_failed_save_keeps_the_old_and_its_neighbours(impl, evidence, tmp_path
         said = told(partial(impl.checkpoint.save, failing, *pair, 9))
         evidence.equal("no error" if said == "no error" else "an error", "an error", path=failing.name)
         found = sorted(each.name for each in tmp_path.iterdir())
-        evidence.equal(found, ["checkpoint", "checkpoint.old", "folder", "other"], unit="in the folder")
+        evidence.equal(
+            found, ["checkpoint", "checkpoint.old", "folder", "other"], unit="in the folder", path=failing.name
+        )
     for number, name in enumerate(("checkpoint.old", "other", "checkpoint")):
         with guard.watched():
             evidence.equal(impl.checkpoint.load(tmp_path / name, *network(3)), number, unit="steps", file=name)

@@ -208,7 +208,7 @@ def test_a_file_of_more_than_4_gibibytes_is_mapped_whole(impl, evidence, folder)
         file.write(np.array(IDS, np.uint16).tobytes())
     with pages.little_memory(MUCH):
         tokens = impl.data.open_tokens(path, np.uint16)
-    evidence.equal(len(tokens), count, unit="tokens")
+    evidence.equal(len(tokens), count, unit="tokens", bytes=path.stat().st_size)
     evidence.equal(tokens[-len(IDS) :].tolist(), IDS, unit="as the last tokens")
 
 
@@ -263,7 +263,7 @@ def test_a_batch_is_windows_of_the_data(impl, evidence, device, dtype, sizes, se
             start = ids.index(row[0]) if row[0] in ids else 0
             evidence.equal(row, ids[start : start + length], unit="as a window")
         batch.zero_()
-        evidence.equal(held.tolist(), ids, unit="as the tokens, once the batch is overwritten")
+        evidence.equal(held.tolist(), ids, unit="as the tokens, once the batch is overwritten", batch_size=1)
 
 
 @verifies(data.BATCHES)
@@ -347,17 +347,30 @@ def test_the_only_window_is_drawn(impl, evidence):
     """Tokens as long as a window are that window, copied, and long ones are whole; no window at all makes no batch."""
     tokens = np.arange(2**32 - 5, 2**32, dtype=np.uint32)
     draw = partial(impl.data.sample_batch, generator=torch.Generator())
-    evidence.equal(draw(tokens, 3, 5), torch.arange(2**32 - 5, 2**32).repeat(3, 1), unit="windows")
-    evidence.equal(tuple(draw(tokens, np.int32(2), np.uint8(3)).shape), (2, 3), unit="as the shape")
+    evidence.equal(
+        draw(tokens, 3, 5),
+        torch.arange(2**32 - 5, 2**32).repeat(3, 1),
+        unit="windows",
+        tokens=5,
+        batch_size=3,
+        sequence_length=5,
+    )
+    evidence.equal(
+        tuple(draw(tokens, np.int32(2), np.uint8(3)).shape),
+        (2, 3),
+        unit="as the shape",
+        batch_size=np.int32(2),
+        sequence_length=np.uint8(3),
+    )
     steps = draw(np.arange(5000, dtype=np.uint16), 3, 2000).diff()
     evidence.equal(steps, torch.ones(3, 1999, dtype=torch.int64), unit="as the steps within long windows")
     wide = np.arange(5)
     draw(wide, 1, 5).zero_()
-    evidence.equal(wide.tolist(), [0, 1, 2, 3, 4], unit="as the tokens, once the batch is overwritten")
+    evidence.equal(wide.tolist(), [0, 1, 2, 3, 4], unit="as the tokens, once the batch is overwritten", batch_size=1)
     alike = np.array([0, 8, 8, 8, 8])
-    evidence.equal(draw(alike, 1, 5), torch.tensor([[0, 8, 8, 8, 8]]), unit="windows of others that begin alike")
+    evidence.equal(draw(alike, 1, 5), torch.tensor([[0, 8, 8, 8, 8]]), unit="windows of others that begin alike", tokens=alike.tolist())
     wide[1:] = 9
-    evidence.equal(draw(wide, 1, 5), torch.tensor([[0, 9, 9, 9, 9]]), unit="windows once the tokens are others")
+    evidence.equal(draw(wide, 1, 5), torch.tensor([[0, 9, 9, 9, 9]]), unit="windows once the tokens are others", tokens=wide.tolist())
     for length in (6, 7, 100):
         evidence.raises(ValueError, lambda length=length: draw(tokens, 1, length), length=length, tokens=5)
     evidence.raises(ValueError, lambda: draw(tokens[:0], 1, 1), tokens=0)

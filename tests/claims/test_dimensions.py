@@ -320,7 +320,7 @@ def test_ones_sum_to_the_size_of_the_dimension(impl, evidence):
         einops.reduce(torch.ones(2, 3, 4), "a b c -> a b", "sum"),
         impl.dimensions.sum_hidden(torch.ones(2, 3, 4)),
     ):
-        evidence.equal(summed, torch.full((2, 3), 4.0), unit="sum")
+        evidence.equal(summed, torch.full((2, 3), 4.0), unit="sum", x=(2, 3, 4))
 
 
 @verifies(dimensions.REARRANGE)

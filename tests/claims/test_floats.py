@@ -150,7 +150,7 @@ def overflows(impl, evidence, name):
 def has_the_platforms_figures(impl, evidence, name):
     """Require the figures that the platform's memory shows, which are those that torch states."""
     format, dtype = format_of(impl, evidence, name), dtype_of(name)
-    evidence.equal(getattr(format, "name", "nothing"), name, unit="as name")
+    evidence.equal(getattr(format, "name", "nothing"), name, unit="as name", format=name)
     for figure, expected in bits.figures(dtype, LAYOUTS[name]).items():
         stated = getattr(torch.finfo(dtype), figure, expected)
         evidence.equal(stated, expected, unit=f"as torch's {figure}", format=name)

@@ -1,5 +1,6 @@
 """§2.2.4 and §2.2.5: FLOPs, by three counts that share no code: formula, scalar operations, dispatched operators."""
 
+import math
 import operator
 import re
 from fractions import Fraction
@@ -153,8 +154,9 @@ def test_one_addition_fewer_than_multiplications(evidence):
     for points, inputs, outputs in ((2, 3, 4), (1, 1, 1), (5, 1, 2), (3, 8, 1)):
         counted = count_operations(np.matmul, np.ones((points, inputs), int), np.ones((inputs, outputs), int))
         literal = 2 * points * inputs * outputs
-        evidence.differs(counted.total, literal, unit="FLOPs")
-        evidence.equal(literal - counted.total, points * outputs, unit="FLOPs too many")
+        sizes = {"points": points, "inputs": inputs, "outputs": outputs}
+        evidence.differs(counted.total, literal, unit="FLOPs", **sizes)
+        evidence.equal(literal - counted.total, points * outputs, unit="FLOPs too many", **sizes)
 
 
 @verifies(flops.MATMUL)
@@ -169,8 +171,8 @@ def test_leading_dimensions_multiply_and_vectors_are_rows_or_columns(impl, evide
 def test_the_notes_product(impl, evidence):
     """B = 16384, D = 32768 and K = 8192, whatever integers they are, make 8,796,093,022,208 FLOPs."""
     for kind in (int, np.int32, np.uint32, np.int64):
-        points, inputs, outputs = kind(16384), kind(32768), kind(8192)
-        is_exactly(evidence, impl.flops.matmul(points=points, inputs=inputs, outputs=outputs), 8_796_093_022_208)
+        sizes = {"points": kind(16384), "inputs": kind(32768), "outputs": kind(8192)}
+        is_exactly(evidence, impl.flops.matmul(**sizes), 8_796_093_022_208, **sizes)
 
 
 @verifies(flops.MATMUL)
@@ -178,9 +180,9 @@ def test_products_of_any_size(impl, evidence):
     """The largest integers of every type overflow nothing, and nothing takes no FLOPs."""
     for kind in WHOLE:
         points, inputs, outputs = unequal(kind, 3)
-        is_exactly(evidence, impl.flops.matmul(points, inputs, outputs), 2 * int(points) * int(inputs) * int(outputs))
-        is_exactly(evidence, impl.flops.matmul(points, kind(0), outputs), 0)
-        is_exactly(evidence, impl.flops.matmul(points, points, points), 2 * int(points) ** 3)
+        for sizes in ((points, inputs, outputs), (points, kind(0), outputs), (points, points, points)):
+            predicted = 2 * math.prod(map(int, sizes))
+            is_exactly(evidence, impl.flops.matmul(*sizes), predicted, sizes=sizes)
 
 
 @verifies(flops.MATMUL)
@@ -225,7 +227,7 @@ def test_tensors_of_any_size(impl, evidence):
         predicted = 1
         for size in sizes:
             predicted *= int(size)
-        is_exactly(evidence, impl.flops.elementwise(*sizes), predicted)
+        is_exactly(evidence, impl.flops.elementwise(*sizes), predicted, shape=sizes)
 
 
 @verifies(flops.ELEMENTWISE_LINEAR)
@@ -347,8 +349,9 @@ def test_forward_passes_of_any_size(impl, evidence):
     """The largest integers of every type overflow nothing; by default, the feedforward network is 4·width wide."""
     for kind in WHOLE:
         layers, width, context, vocabulary, batch = unequal(kind, 5)
-        is_exactly(evidence, impl.flops.forward(points=layers, parameters=width), 2 * int(layers) * int(width))
-        is_exactly(evidence, impl.flops.forward(kind(0), width), 0)
+        for points in (layers, kind(0)):
+            sizes = {"points": points, "parameters": width}
+            is_exactly(evidence, impl.flops.forward(**sizes), 2 * int(points) * int(width), **sizes)
         count = partial(impl.flops.transformer_forward, layers=layers, heads=kind(1), context=context)
         count = partial(count, width=width, vocabulary=vocabulary)
         layers, width, context, vocabulary = map(int, (layers, width, context, vocabulary))
@@ -356,8 +359,10 @@ def test_forward_passes_of_any_size(impl, evidence):
             matrices = 2 * context * (12 * layers * width**2 + width * vocabulary)
             attention = 2 * layers * context * reach * width
             one = matrices + attention
-            is_exactly(evidence, count(causal=causal), one, causal=causal)
-            is_exactly(evidence, count(causal=causal, batch=batch, feedforward=None), one * int(batch), causal=causal)
+            sizes = count.keywords | {"causal": causal}
+            is_exactly(evidence, count(causal=causal), one, **sizes)
+            whole = count(causal=causal, batch=batch, feedforward=None)
+            is_exactly(evidence, whole, one * int(batch), **sizes, batch=batch)
             for feedforward in (batch, kind(0)):
                 wider = 4 * layers * context * width * (int(feedforward) - 4 * width)
                 is_exactly(evidence, count(causal=causal, feedforward=feedforward), one + wider, causal=causal)
@@ -415,11 +420,14 @@ def test_backward_passes_of_any_size(impl, evidence):
     for kind in WHOLE:
         parameters, points, first = unequal(kind, 3)
         four, two = 4 * int(points) * int(parameters), 2 * int(points) * int(first)
-        is_exactly(evidence, impl.flops.backward(points, parameters), four)
-        is_exactly(evidence, impl.flops.backward(points, parameters, first), four - two)
-        arguments = {"points": points, "parameters": parameters, "first_layer_parameters": parameters}
-        is_exactly(evidence, impl.flops.backward(**arguments), four // 2)
-        is_exactly(evidence, impl.flops.backward(kind(0), parameters, first), 0)
+        sizes = {"points": points, "parameters": parameters}
+        is_exactly(evidence, impl.flops.backward(points, parameters), four, **sizes)
+        first_is = {"first_layer_parameters": first}
+        is_exactly(evidence, impl.flops.backward(points, parameters, first), four - two, **sizes, **first_is)
+        arguments = sizes | {"first_layer_parameters": parameters}
+        is_exactly(evidence, impl.flops.backward(**arguments), four // 2, **arguments)
+        none = {"points": kind(0), "parameters": parameters, "first_layer_parameters": first}
+        is_exactly(evidence, impl.flops.backward(kind(0), parameters, first), 0, **none)
 
 
 @verifies(flops.BACKWARD)
@@ -479,9 +487,10 @@ def test_training_of_any_size(impl, evidence):
     for kind in WHOLE:
         parameters, points, first = unequal(kind, 3)
         six, two = 6 * int(points) * int(parameters), 2 * int(points) * int(first)
-        is_exactly(evidence, impl.flops.training(points, parameters), six)
-        is_exactly(evidence, impl.flops.training(points, parameters, first_layer_parameters=first), six - two)
-        is_exactly(evidence, impl.flops.training(points, kind(0)), 0)
+        sizes, saved = {"points": points, "parameters": parameters}, {"first_layer_parameters": first}
+        is_exactly(evidence, impl.flops.training(points, parameters), six, **sizes)
+        is_exactly(evidence, impl.flops.training(points, parameters, **saved), six - two, **sizes, **saved)
+        is_exactly(evidence, impl.flops.training(points, kind(0)), 0, points=points, parameters=kind(0))
 
 
 @verifies(flops.TRAINING)

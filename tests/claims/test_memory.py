@@ -233,7 +233,7 @@ def test_adagrad_is_the_optimizer_unless_another_is_named(impl, evidence):
     sizes = {"batch_size": 7, "dim": 64, "num_layers": 3}
     for function in (impl.memory.training_budget, impl.memory.peak_bytes):
         unit = f"by {function.__name__} without an optimizer"
-        evidence.equal(function(**sizes), function(**sizes, optimizer="adagrad"), unit=unit)
+        evidence.equal(function(**sizes), function(**sizes, optimizer="adagrad"), unit=unit, **sizes)
 
 
 @verifies(memory.TOTAL)

@@ -111,9 +111,9 @@ def test_large_batches_and_what_is_not_a_number(impl, evidence, device):
     network.final.weight = nn.Parameter(small_integers(70, 1, start=3, device=device))
     exact, *_ = through(exactly(x), [exactly(weight) for weight in in_order(network)])
     predicted = torch.as_tensor(exact).float()
-    evidence.equal(network(x).detach().cpu(), predicted, unit="as the output")
+    evidence.equal(network(x).detach().cpu(), predicted, unit="as the output", x=(1000, 70), num_layers=2)
     x[17, 3] = predicted[17] = math.nan
-    evidence.equal(network(x).detach().cpu(), predicted, unit="as the output with one NaN")
+    evidence.equal(network(x).detach().cpu(), predicted, unit="as the output with one NaN", x=(1000, 70), num_layers=2)
 
 
 @verifies(model.SHAPES)
@@ -127,7 +127,7 @@ def test_a_dozen_layers_keep_their_order(impl, evidence, device):
     x = small_integers(6, 3, device=device)
     predicted, _, *slopes = map(torch.as_tensor, through(exactly(x), [exactly(weight) for weight in in_order(network)]))
     y = network(x)
-    evidence.equal(y.detach().cpu(), predicted.float(), unit="as the output")
+    evidence.equal(y.detach().cpu(), predicted.float(), unit="as the output", x=(6, 3), num_layers=12)
     y.sum().backward()
     for weight, name, slope in zip(in_order(network), names(12), slopes, strict=True):
         evidence.equal(gradient(weight), slope.float(), unit="as the gradient", of=name)
@@ -260,31 +260,32 @@ def test_there_are_d_squared_l_plus_d(impl, evidence):
 def test_every_parameter_counts_once(impl, evidence):
     """Shared parameters count once, frozen ones too, buffers never, however deep they lie and however many they are."""
 
-    def count(module):
-        counted = impl.model.count_parameters(module)
-        evidence.equal("int" if isinstance(counted, int) else type(counted).__name__, "int", unit="as the type")
-        return counted
+    def counts(module, expected, *, unit):
+        counted, shapes = impl.model.count_parameters(module), [tuple(each.shape) for each in module.parameters()]
+        told = "int" if isinstance(counted, int) else type(counted).__name__
+        evidence.equal(told, "int", unit="as the type", shapes=shapes)
+        evidence.equal(counted, expected, unit=unit, shapes=shapes)
 
     module = nn.Module()
-    evidence.equal(count(module), 0, unit="parameters of nothing")
+    counts(module, 0, unit="parameters of nothing")
     module.weight = nn.Parameter(torch.zeros(3, 5))
     module.frozen = nn.Parameter(torch.zeros(7, dtype=torch.float64), requires_grad=False)
     module.scalar = nn.Parameter(torch.zeros((), dtype=torch.bfloat16))
     module.empty = nn.Parameter(torch.zeros(0, 4))
     module.register_buffer("buffer", torch.zeros(100))
-    evidence.equal(count(module), 15 + 7 + 1, unit="parameters")
+    counts(module, 15 + 7 + 1, unit="parameters")
     outer = nn.Module()
     outer.first, outer.second = module, module
     outer.tied = module.weight
     outer.twice = nn.ModuleList([module, nn.ModuleDict({"inner": module})])
-    evidence.equal(count(outer), 15 + 7 + 1, unit="parameters, each of them shared")
+    counts(outer, 15 + 7 + 1, unit="parameters, each of them shared")
     outer.equal = nn.Parameter(torch.zeros(3, 5))
     outer.overlapping = nn.Parameter(module.weight.detach()[:1])
-    evidence.equal(count(outer), 15 + 7 + 1 + 15 + 5, unit="parameters, some of equal values")
+    counts(outer, 15 + 7 + 1 + 15 + 5, unit="parameters, some of equal values")
     outer.third = impl.model.Cruncher(4, 2, generator=seeded(1))
-    evidence.equal(count(outer), 15 + 7 + 1 + 15 + 5 + 36, unit="parameters, some of a Cruncher's")
+    counts(outer, 15 + 7 + 1 + 15 + 5 + 36, unit="parameters, some of a Cruncher's")
     outer.huge = nn.Parameter(torch.empty(2**31, 2**24 + 1, device="meta"))
-    evidence.equal(count(outer), 79 + 2**55 + 2**31, unit="parameters, more than 53 bits count")
+    counts(outer, 79 + 2**55 + 2**31, unit="parameters, more than 53 bits count")
 
 
 class WithBias(nn.Module):
@@ -413,4 +414,5 @@ def test_a_network_starts_in_torchs_default_dtype(impl, evidence):
             network = impl.model.Cruncher(4, 2, generator=seeded(1))
         finally:
             torch.set_default_dtype(before)
-        evidence.equal({weight.dtype for weight in network.parameters()}, {dtype}, unit="as all parameters' dtype")
+        dtypes = sorted({str(weight.dtype) for weight in network.parameters()})
+        evidence.equal(dtypes, [str(dtype)], unit="as all parameters' dtype", default=dtype)

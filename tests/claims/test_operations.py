@@ -195,8 +195,8 @@ def test_a_product_is_a_loop_over_the_leading_dimensions(impl, evidence, device,
     x, w = stacks(leading, sizes, lambda shape: small_integers(shape, dtype, device))
     predicted = torch.as_tensor(looped(exactly(x), exactly(w))).to(dtype)
     before = x.clone(), w.clone()
-    evidence.equal(x @ w, predicted, unit="as the product by @")
-    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product")
+    evidence.equal(x @ w, predicted, unit="as the product by @", x=x, w=w)
+    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product", x=x, w=w)
     evidence.equal(x, before[0], unit="as the first operand afterwards")
     evidence.equal(w, before[1], unit="as the second operand afterwards")
 
@@ -232,8 +232,8 @@ def test_large_integers_stay_exact(impl, evidence):
     """2⁵³ + 1, which float64 lacks, is one of the products of int64 matrices."""
     x, w = torch.tensor([[2**53, 1], [2**62, -1]]), torch.tensor([[1, -1], [1, 1]])
     predicted = torch.tensor([[2**53 + 1, 1 - 2**53], [2**62 - 1, -(2**62) - 1]])
-    evidence.equal(x @ w, predicted, unit="as the product by @")
-    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product")
+    evidence.equal(x @ w, predicted, unit="as the product by @", x=x, w=w)
+    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product", x=x, w=w)
 
 
 @verifies(operations.MATMUL_BATCHED)
@@ -245,8 +245,8 @@ def test_infinity_and_nan_reach_the_products(impl, evidence, device, dtype):
     w = on(device, torch.tensor([[1, inf, 0, -inf, 1], [2, 1, inf, inf, nan]], dtype=dtype))
     with np.errstate(all="ignore"):
         predicted = torch.as_tensor((exactly(x)[:, :, None] * exactly(w)).sum(1)).to(dtype)
-    evidence.equal(x @ w, predicted, unit="as the product by @")
-    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product")
+    evidence.equal(x @ w, predicted, unit="as the product by @", x=x, w=w)
+    evidence.equal(impl.operations.batched_matmul(x, w), predicted, unit="as the product", x=x, w=w)
 
 
 @verifies(operations.MATMUL_BATCHED)

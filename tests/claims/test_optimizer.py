@@ -102,7 +102,7 @@ def moves(evidence, followed, step):
         gradient is None or np.array_equal(exactly(gradient), goal.gradient, equal_nan=True)
         for gradient, goal in zip(gradients, expected, strict=True)
     ]
-    evidence.equal(same, [True] * len(followed), unit="that the gradients are as before")
+    evidence.equal(same, [True] * len(followed), unit="that the gradients are as before", parameters=len(followed))
 
 
 def first_off(after, goal):
@@ -532,7 +532,7 @@ def test_sgd_keeps_no_state(impl, evidence):
     stepping.step()
     values = [value for state in stepping.state.values() for value in state.values()]
     large = sum(isinstance(value, torch.Tensor) and value.numel() > 1 for value in values)
-    evidence.equal(large, 0, unit="tensors in the state")
+    evidence.equal(large, 0, unit="tensors in the state", parameter=(5,))
 
 
 @verifies(optimizer.STATE_DICT)

@@ -42,14 +42,19 @@ def matrix_bytes():
 @verifies(planning.TRAINING_TIME)
 def test_the_lectures_run_takes_143_9_days(impl, evidence):
     """70e9 parameters, 15e12 tokens and 1024 H100 at an MFU of 0.5 give 143.9 days, for NumPy's integers too."""
-    evidence.equal(round(float(impl.planning.training_days(**LECTURE)), 1), 143.9, unit="days")
+    evidence.equal(round(float(impl.planning.training_days(**LECTURE)), 1), 143.9, unit="days", **LECTURE)
     in_numpy = {"parameters": np.int64(70 * 10**9), "tokens": np.int64(15 * 10**12), "devices": np.int32(1024)}
-    evidence.equal(round(float(impl.planning.training_days(**LECTURE | in_numpy)), 1), 143.9, unit="days for NumPy")
+    evidence.equal(
+        round(float(impl.planning.training_days(**LECTURE | in_numpy)), 1),
+        143.9,
+        unit="days for NumPy",
+        **LECTURE | in_numpy,
+    )
     three = np.uint32(3 * 10**9)  # twice which passes 32 bits
     predicted = days(3 * 10**9, 3 * 10**9, 10**9, 3 * 10**9, 1)
     tolerance = bounds.napkin(predicted)
     measured = impl.planning.training_days(three, three, promised_flop_per_second=1e9, devices=three, mfu=1)
-    evidence.close(measured, float(predicted), tolerance=tolerance, unit="days for 32 bits")
+    evidence.close(measured, float(predicted), tolerance=tolerance, unit="days for 32 bits", each=three)
 
 
 @verifies(planning.TRAINING_TIME)
@@ -92,9 +97,12 @@ def test_the_lectures_memory_holds_40e9_parameters(impl, evidence):
     memory = 8 * 80 * 10**9
     for given_as in (memory, float(memory), np.int64(memory)):
         found = impl.planning.largest_model(given_as)
-        evidence.equal(found, 40 * 10**9, unit="parameters")
-        evidence.equal(whole(found), "an integer", unit="as the result")
-        evidence.equal(impl.planning.largest_model(given_as, np.int32(16)), 40 * 10**9, unit="parameters for NumPy")
+        inputs = {"memory_bytes": given_as}
+        evidence.equal(found, 40 * 10**9, unit="parameters", **inputs)
+        evidence.equal(whole(found), "an integer", unit="as the result", **inputs)
+        found = impl.planning.largest_model(given_as, np.int32(16))
+        inputs |= {"bytes_per_parameter": np.int32(16)}
+        evidence.equal(found, 40 * 10**9, unit="parameters for NumPy", **inputs)
 
 
 @verifies(planning.LARGEST_MODEL)
@@ -128,11 +136,11 @@ def test_memory_that_cannot_be_raises(impl, evidence):
 @verifies(planning.GPT3_MATRIX)
 def test_the_matrix_takes_2_25_gib(evidence):
     """12288 · 49152 values of 4 bytes are 2304 MiB, 2.25 GiB, and 2.416 GB rounded to the megabyte."""
-    measured = matrix_bytes()
-    evidence.equal(measured, 2_415_919_104, unit="bytes")
-    evidence.equal(measured / UNITS["MiB"], 2304, unit="MiB")
-    evidence.equal(measured / UNITS["GiB"], 2.25, unit="GiB")
-    evidence.equal(round(measured / UNITS["GB"], 3), 2.416, unit="GB")
+    measured, shape = matrix_bytes(), (12288, 49152)
+    evidence.equal(measured, 2_415_919_104, unit="bytes", shape=shape)
+    evidence.equal(measured / UNITS["MiB"], 2304, unit="MiB", shape=shape)
+    evidence.equal(measured / UNITS["GiB"], 2.25, unit="GiB", shape=shape)
+    evidence.equal(round(measured / UNITS["GB"], 3), 2.416, unit="GB", shape=shape)
 
 
 @refutes(planning.GPT3_MATRIX)

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from itertools import pairwise
 
 import torch
 from hypothesis import example, given
@@ -93,12 +94,13 @@ def test_wider_dtypes_are_more_exact(evidence, device):
     angles = torch.arange(32 * 64, dtype=torch.float64)
     x, w = (angles * 2.1).sin().reshape(32, 64), (angles * 3.7).sin().reshape(64, 32)
     whole = bounds.operand_cut(torch.float32) == 0  # TF32, which some containers turn on, has float16's 10 bits
-    errors = [
-        ((x.to(device, dtype) @ w.to(device, dtype)).cpu().double() - x @ w).square().mean().sqrt().item()
+    errors = {
+        dtype: ((x.to(device, dtype) @ w.to(device, dtype)).cpu().double() - x @ w).square().mean().sqrt().item()
         for dtype in (torch.bfloat16, torch.float16, *([torch.float32] if whole else []))
-    ]
-    for wide, narrow in zip(errors[1:], errors[:-1], strict=True):
-        evidence.at_least(narrow / wide, bounds.FALLS, unit="times the wider dtype's error")
+    }
+    for narrow, wide in pairwise(errors):
+        falls = errors[narrow] / errors[wide]
+        evidence.at_least(falls, bounds.FALLS, unit="times the wider dtype's error", narrow=narrow, wide=wide)
 
 
 @verifies(precision.TRADE_OFF)
@@ -164,11 +166,11 @@ def test_all_that_lasts_is_float32(impl, evidence, device):
             kept = [tensor for state in optimizer.state.values() for tensor in state.values()]
             gradients = [p.grad for p in parameters if p.grad is not None]
             evidence.equal(dtypes_of(parameters + gradients + kept), ["float32"], unit="as what lasts", dtype=dtype)
-            evidence.equal(layer(x).dtype, torch.float32, unit="as a product after the step")
+            evidence.equal(layer(x).dtype, torch.float32, unit="as a product after the step", dtype=dtype)
         same = [*map(id, parameters)] == [*map(id, layer.parameters())]
-        evidence.equal("the same" if same else "others", "the same", unit="parameters")
+        evidence.equal("the same" if same else "others", "the same", unit="parameters", dtype=dtype)
         steps = {float(state["step"]) for state in optimizer.state.values()}
-        evidence.equal(sorted(steps), [2.0], unit="as Adam's steps")
+        evidence.equal(sorted(steps), [2.0], unit="as Adam's steps", calls=2, dtype=dtype)
 
 
 @verifies(precision.FORWARD_ONLY)
@@ -178,7 +180,7 @@ def test_bfloat16_is_the_default(impl, evidence, device):
     outputs = []
     layer.register_forward_hook(lambda module, inputs, output: outputs.append(output))
     impl.precision.mixed_precision_step(layer, torch.optim.SGD(layer.parameters()), x, y)
-    evidence.equal(dtypes_of(outputs), ["bfloat16"], unit="as the output's dtype")
+    evidence.equal(dtypes_of(outputs), ["bfloat16"], unit="as the output's dtype", dtype="not given")
 
 
 @verifies(precision.FORWARD_ONLY)

@@ -156,7 +156,7 @@ def test_more_dimensions_and_larger_sizes_follow_the_same_rule(impl, evidence):
     for shape in LARGER:
         tensor, sizes = torch.empty(shape, device="meta"), list(shape)
         strides = tuple(impl.storage.contiguous_strides(sizes))
-        evidence.equal(sizes, list(shape), unit="as the sizes afterwards")
+        evidence.equal(sizes, list(shape), unit="as the sizes afterwards", shape=shape)
         evidence.equal(len(strides), len(shape), unit="strides by impl", shape=shape)
         used = [place for place, size in enumerate(shape) if size != 1]
         measured, predicted = ([steps[place] for place in used] for steps in (strides, tensor.stride()))
@@ -188,7 +188,7 @@ def test_what_is_no_place_is_refused(impl, evidence):
 def test_the_strides_of_a_4_by_4_matrix_are_4_and_1(impl, evidence):
     """A step down a 4×4 matrix passes over 4 elements, a step to the right over 1."""
     evidence.equal(torch.empty(4, 4).stride(), (4, 1), unit="as torch's strides")
-    evidence.equal(tuple(impl.storage.contiguous_strides((4, 4))), (4, 1), unit="as the strides")
+    evidence.equal(tuple(impl.storage.contiguous_strides((4, 4))), (4, 1), unit="as the strides", shape=(4, 4))
 
 
 @verifies(storage.STRIDES)
@@ -257,7 +257,7 @@ def test_to_ask_what_is_shared_changes_nothing(impl, evidence, device):
         before = a.requires_grad, b.requires_grad
         for pair in ((a, b), (b, a)):
             impl.storage.shares_storage(*pair)
-        evidence.equal((a.requires_grad, b.requires_grad), before, unit="as requires_grad")
+        evidence.equal((a.requires_grad, b.requires_grad), before, unit="as requires_grad", b=f"a.{make.__name__}()")
         for tensor in (a, b):
             evidence.equal(tensor.detach(), torch.arange(6.0, device=device), unit="as the values")
 

@@ -11,12 +11,11 @@ from spec import bounds, steps, streams
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import training
-from spec.descent import Descent, loss_and_gradients, replay
+from spec.descent import Descent, loss_and_gradients, mistake, replay
 
 NOTES = Descent(lr=0.01, points=4, dims=16)
 SIZES = {"dim": 3, "num_layers": 1, "batch_size": 2, "steps": 2, "lr": 0.0005}
 WHOLE = (int, np.int32, np.int64, np.uint8)
-BACKWARDS = "undoing the steps of SGD from the weights at the end"
 
 
 class Batches:
@@ -45,8 +44,10 @@ def towards_the_truth(seed):
 
     def get_batch(batch_size):
         x = torch.randn(int(batch_size), NOTES.dims, generator=generator)
-        return x, x @ torch.arange(NOTES.dims, dtype=torch.float32)
+        get_batch.given.append((x, x @ torch.arange(NOTES.dims, dtype=torch.float32)))
+        return get_batch.given[-1]
 
+    get_batch.given = []
     return get_batch
 
 
@@ -85,7 +86,20 @@ def asks_for(evidence, batches, points, length):
         evidence.equal(sorted(set(batches.asked)), [points], unit="as the points asked for")
 
 
-def follows(evidence, trained, batches, length, lr):
+def likely(impl, batches, trained, seed, **sizes):
+    """Return what names the mistake of a run, should it fail: found from where an untrained model begins."""
+
+    def name():
+        try:
+            start = run(impl, batches, seed, **sizes | {"steps": 0}).model
+            return mistake(batches.given[: sizes["steps"]], weights_of(start), weights_of(trained.model), sizes["lr"])
+        except Exception:  # what is wrong otherwise is told by the failure itself
+            return ""
+
+    return name
+
+
+def follows(evidence, trained, batches, length, lr, name=None):
     """Require that a run's losses are those of SGD on its first batches, which ended at its model's weights."""
     used = batches.given[:length]
     evidence.equal(len(trained.losses), length, unit="losses")
@@ -97,7 +111,7 @@ def follows(evidence, trained, batches, length, lr):
     measured, predicted, tolerance = (
         torch.tensor(each, dtype=torch.float64) for each in (trained.losses, predicted, tolerance)
     )
-    evidence.close(measured, predicted, tolerance=tolerance, unit="as the loss", predicted_by=BACKWARDS)
+    evidence.close(measured, predicted, tolerance=tolerance, unit="as the loss", likely=name, lr=lr, steps=length)
 
 
 @verifies(training.RECOVERS_WEIGHTS)
@@ -145,12 +159,14 @@ def test_a_hundred_steps_come_closer_than_ten(impl, evidence, seed):
     sizes = {"dim": NOTES.dims, "num_layers": 0, "batch_size": NOTES.points, "lr": NOTES.lr}
     left = {}
     for length in (10, 100):
-        trained = run(impl, towards_the_truth(seed), seed, **sizes, steps=length)
+        batches = towards_the_truth(seed)
+        trained = run(impl, batches, seed, **sizes, steps=length)
         weights_are(evidence, trained.model, NOTES.dims, 0)
         left[length] = squared_error(weights_of(trained.model)[0].detach())
     most = bounds.product(NOTES.moments(bounds.ORDER), 100) * bounds.first_error(NOTES.dims)
-    evidence.at_most(left[100], most, unit="as the squared error", steps=100)
-    evidence.at_most(left[100], left[10], unit="as the squared error", steps=100)
+    name = likely(impl, batches, trained, seed, **sizes, steps=100)
+    evidence.at_most(left[100], most, unit="as the squared error", likely=name, **sizes, steps=100)
+    evidence.at_most(left[100], left[10], unit="as the squared error", likely=name, **sizes, steps=100)
 
 
 @verifies(training.HEAD_ONLY)
@@ -182,7 +198,7 @@ def test_every_step_is_one_of_sgd(impl, evidence, width, layers, points, length,
     trained = run(impl, batches, seed, **sizes)
     asks_for(evidence, batches, points, length)
     weights_are(evidence, trained.model, width, layers)
-    follows(evidence, trained, batches, length, lr)
+    follows(evidence, trained, batches, length, lr, likely(impl, batches, trained, seed, **sizes))
     for given_out, copies in zip(batches.given, batches.copies, strict=True):
         for tensor, copy in zip(given_out, copies, strict=True):
             evidence.equal(tensor, copy, unit="in a batch that was given out")
@@ -196,10 +212,11 @@ def test_every_step_is_one_of_sgd(impl, evidence, width, layers, points, length,
 def test_long_runs_wide_layers_and_large_batches(impl, evidence, width, layers, points, length, lr):
     """A run of a hundred steps is one of SGD to its end, and so are those of larger sizes than are drawn."""
     batches = Batches(width, length)
-    trained = run(impl, batches, 0, dim=width, num_layers=layers, batch_size=points, steps=length, lr=lr)
+    sizes = {"dim": width, "num_layers": layers, "batch_size": points, "steps": length, "lr": lr}
+    trained = run(impl, batches, 0, **sizes)
     asks_for(evidence, batches, points, length)
     weights_are(evidence, trained.model, width, layers)
-    follows(evidence, trained, batches, length, lr)
+    follows(evidence, trained, batches, length, lr, likely(impl, batches, trained, 0, **sizes))
 
 
 @verifies(training.ARGUMENTS)
@@ -247,7 +264,7 @@ def test_numbers_of_any_type_are_honoured(impl, evidence):
         batches = Batches(3, 0)
         trained = run(impl, batches, 0, **sizes, lr=np.float64(SIZES["lr"]))
         weights_are(evidence, trained.model, 3, 1)
-        follows(evidence, trained, batches, SIZES["steps"], SIZES["lr"])
+        follows(evidence, trained, batches, SIZES["steps"], SIZES["lr"], likely(impl, batches, trained, 0, **SIZES))
 
 
 @verifies(training.ARGUMENTS)

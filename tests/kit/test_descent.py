@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from spec import bounds, steps
-from spec.descent import Descent, chi_square_moments, loss_and_gradients, replay, undo
+from spec.descent import Descent, chi_square_moments, loss_and_gradients, mistake, replay, undo
 from spec.instruments import timer
 from spec.streams import seeded
 
@@ -125,3 +125,31 @@ if __name__ == "__main__":
         farthest, last, step, width = outside(each, int(sys.argv[1]), 100, 7)
         print(f"{each}: at most {farthest:.2f} of the band, which is ±{last:.1%} of the law after 100 steps")
         print(f"    one step multiplies the error by {each.ratio:.5f}: measured {step:.3%} off, within ±{width:.3%}")
+
+
+@pytest.mark.parametrize(
+    ("factor", "stays", "expected"),
+    [
+        (1, 0, ""),
+        (1, 1, "a forgotten zero_grad, so that gradients add up"),
+        (5, 0, "a sum of squared errors where their mean is meant"),
+        (-1, 0, "a step up the gradient"),
+        (0.5, 0, "half the gradient"),
+        (1.05, 0, ""),
+        (1, 0.9, ""),
+        (0, 0, ""),
+    ],
+)
+def test_a_mistake_is_named_by_where_it_leads(factor, stays, expected):
+    """torch's own gradients, on 5 points a batch, scaled and added up; what is nearly a mistake is none."""
+    generator = seeded(1)
+    weights = [torch.randn(4, 4, generator=generator), torch.randn(4, 1, generator=generator)]
+    batches = [(torch.randn(5, 4, generator=generator), torch.randn(5, generator=generator)) for _ in range(4)]
+    now = [weight.clone().requires_grad_() for weight in weights]
+    summed = [torch.zeros_like(weight) for weight in weights]
+    for x, y in batches:
+        gradients = torch.autograd.grad(((x @ now[0] @ now[1])[:, 0] - y).square().mean(), now)
+        summed = [stays * old + factor * new for old, new in zip(summed, gradients, strict=True)]
+        now = [(w - 0.0005 * g).detach().requires_grad_() for w, g in zip(now, summed, strict=True)]
+    assert mistake(batches, weights, now, 0.0005) == expected
+    assert mistake(batches, weights, now[:1], 0.0005) == ""

@@ -65,7 +65,9 @@ def test_a_hint_ends_the_line():
         line = message(evidence.equal, 15, 30, unit="FLOPs", points=3)
         assert line.endswith(" for points=3; multiply-adds, each of which is 2 FLOPs?")
     with running() as evidence:
-        assert message(evidence.equal, 15, 30, unit="FLOPs", points=2).endswith(" for points=2")
+        assert message(evidence.equal, 10, 30, unit="FLOPs", points=3, inputs=3).endswith(" for points=3, inputs=3")
+    with running() as evidence:
+        assert message(evidence.equal, 1, 2, unit="losses", length=2).endswith(" for length=2")
 
 
 def test_a_hint_explains_every_failure_of_a_test():

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 from collections import Counter
 
 import pytest
@@ -34,6 +35,8 @@ def test_a_wrong_implementation_is_caught(wrong):
         assert first.startswith(f"[{claim}] "), ran.output
         assert " lacks " not in first, first
         assert "the contract is" not in first, first
+        # What the implementation leaves changed or prints, and what it raises, needs no inputs to be understood.
+        assert re.search(r"\w=\S|^\S+ \S+ (left|printed) | raises ", first), f"without the inputs: {first}"
 
 
 @pytest.mark.parametrize("right", overlay.TWINS, ids=lambda right: right.name)
