@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+import numpy as np
+
 POINTS = {"points", "batch", "batch_size"}  # what a loss is averaged over
 LOOSEST = Fraction(1, 1000)  # of the predicted value: a wider tolerance would let many a ratio pass for another
 
@@ -28,22 +30,26 @@ def suspects(
         return {"in the reverse order"} if list(measured[::-1]) == list(predicted) else set()
     m, p, allowed = _fraction(measured), _fraction(predicted), _fraction(tolerance)
     if not m or not p:
-        return set(_wrapped(measured, predicted))
+        narrow = any(isinstance(value, np.integer) and value.itemsize <= 4 for value in inputs.values())
+        return set(_wrapped(measured, predicted)) if narrow else set()  # 0 may be what many another mistake leaves
     slack = (allowed or Fraction(0)) / abs(p)
     if slack > LOOSEST:
         return set()
     found = {
-        told for factor, told in (*_factors(unit), *_sizes(inputs, met or set())) if abs(m / p / factor - 1) <= slack
+        told
+        for factor, told in (*_factors(unit, isinstance(measured, float)), *_sizes(inputs, met or set()))
+        if abs(m / p / factor - 1) <= slack
     }
     return found | set(_wrapped(measured, predicted)) | set(_rooted(m, p, slack))
 
 
-def _factors(unit: str) -> Iterator[tuple[Fraction, str]]:
+def _factors(unit: str, is_rate: bool) -> Iterator[tuple[Fraction, str]]:
     """Yield factors by which a result is wrong after a mistake, each with the mistake."""
     yield Fraction(-1), "the sign is the other way round"
-    yield Fraction(100), "per cent"
+    if "MFU" in unit:
+        yield Fraction(100), "per cent"
     for power in (1, 2, 3, 4):
-        for factor in (Fraction(1000) ** power, Fraction(1, 1000) ** power):
+        for factor in (Fraction(1000) ** power, Fraction(1, 1000) ** power) if is_rate else ():
             yield factor, "another unit: a power of 1000 is the difference"
         for factor in (Fraction(1024, 1000) ** power, Fraction(1000, 1024) ** power):
             yield factor, "a power of 1024 where one of 1000 is meant, or the reverse"

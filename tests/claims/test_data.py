@@ -368,9 +368,19 @@ def test_the_only_window_is_drawn(impl, evidence):
     draw(wide, 1, 5).zero_()
     evidence.equal(wide.tolist(), [0, 1, 2, 3, 4], unit="as the tokens, once the batch is overwritten", batch_size=1)
     alike = np.array([0, 8, 8, 8, 8])
-    evidence.equal(draw(alike, 1, 5), torch.tensor([[0, 8, 8, 8, 8]]), unit="windows of others that begin alike", tokens=alike.tolist())
+    evidence.equal(
+        draw(alike, 1, 5),
+        torch.tensor([[0, 8, 8, 8, 8]]),
+        unit="windows of others that begin alike",
+        tokens=alike.tolist(),
+    )
     wide[1:] = 9
-    evidence.equal(draw(wide, 1, 5), torch.tensor([[0, 9, 9, 9, 9]]), unit="windows once the tokens are others", tokens=wide.tolist())
+    evidence.equal(
+        draw(wide, 1, 5),
+        torch.tensor([[0, 9, 9, 9, 9]]),
+        unit="windows once the tokens are others",
+        tokens=wide.tolist(),
+    )
     for length in (6, 7, 100):
         evidence.raises(ValueError, lambda length=length: draw(tokens, 1, length), length=length, tokens=5)
     evidence.raises(ValueError, lambda: draw(tokens[:0], 1, 1), tokens=0)

@@ -1,5 +1,6 @@
 """Hints at the likeliest mistake: given where the numbers tell it, and nowhere else."""
 
+import numpy as np
 import pytest
 
 from spec.hints import suspects
@@ -21,7 +22,6 @@ SIZES = {"points": 5, "inputs": 3, "outputs": 7}
         (51.25, 0.5125, 1e-12, "MFU", "per cent"),
         (312e3, 312e12, 1.0, "FLOP/s", "another unit: a power of 1000 is the difference"),
         (80 * 2**30, 80 * 10**9, None, "bytes", "a power of 1024 where one of 1000 is meant, or the reverse"),
-        (0, 2**43, None, "FLOPs", "a count that does not fit into 32 bits"),
         (-(2**31), 2**31, None, "bytes", None),  # the sign, or 32 bits
         (1 - 2**63, 2**63 + 1, None, "bytes", "a count that does not fit into 64 bits"),
         (36028799166447696, 36028799166447695, None, "", "a count rounded to a float: Python's integers are exact"),
@@ -44,6 +44,9 @@ def test_a_likely_mistake_is_named(measured, predicted, tolerance, unit, expecte
         (10.0, 2.0, 0.5, "as the loss"),  # a tolerance within which 4.5 times is 5 times
         (6, 5, None, "FLOPs"),
         (0, 12, None, "FLOPs"),
+        (0, 2**40, None, "steps"),  # not every 0 is a count that wrapped around
+        (3, 3000, None, "steps"),
+        (300, 3, None, "steps"),
         (3.0, 0.0, 1e-9, ""),
         (float("nan"), 2.0, 1e-9, ""),
         (True, 5, None, ""),
@@ -57,6 +60,12 @@ def test_a_likely_mistake_is_named(measured, predicted, tolerance, unit, expecte
 def test_no_other_number_is_explained(measured, predicted, tolerance, unit):
     """Nothing is guessed."""
     assert suspects(measured, predicted, tolerance, unit, SIZES) == set()
+
+
+def test_a_count_that_wraps_around_to_0_needs_a_narrow_input():
+    """Python's own integers do not overflow."""
+    for kind, expected in ((np.int32, {"a count that does not fit into 32 bits"}), (np.int64, set()), (int, set())):
+        assert suspects(0, 2**43, None, "FLOPs", {"points": kind(16384)}) == expected
 
 
 def test_a_hint_ends_the_line():
