@@ -35,11 +35,8 @@ def suspects(
     slack = (allowed or Fraction(0)) / abs(p)
     if slack > LOOSEST:
         return set()
-    found = {
-        told
-        for factor, told in (*_factors(unit, isinstance(measured, float)), *_sizes(inputs, met or set()))
-        if abs(m / p / factor - 1) <= slack
-    }
+    factors = (*_factors(unit, isinstance(measured, float)), *_sizes(inputs, met or set()))
+    found = {told for factor, told in factors if abs(m / p / factor - 1) <= slack}
     return found | set(_wrapped(measured, predicted)) | set(_rooted(m, p, slack))
 
 
