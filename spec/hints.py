@@ -8,6 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 POINTS = {"points", "batch", "batch_size"}  # what a loss is averaged over
+MULTIPLY_ADDS = "multiply-adds, each of which is 2 FLOPs"
+FEW = 10  # FLOPs, of which a half may be chance
 LOOSEST = Fraction(1, 1000)  # of the predicted value: a wider tolerance would let many a ratio pass for another
 
 
@@ -37,6 +39,8 @@ def suspects(
         return set()
     factors = (*_factors(unit, isinstance(measured, float)), *_sizes(inputs, met or set()))
     found = {told for factor, told in factors if abs(m / p / factor - 1) <= slack}
+    if abs(p) < FEW and MULTIPLY_ADDS not in (met or ()):
+        found.discard(MULTIPLY_ADDS)  # 1 for 2 is half of it, and one less
     return found | set(_wrapped(measured, predicted)) | set(_rooted(m, p, slack))
 
 
@@ -51,7 +55,7 @@ def _factors(unit: str, is_rate: bool) -> Iterator[tuple[Fraction, str]]:
         for factor in (Fraction(1024, 1000) ** power, Fraction(1000, 1024) ** power):
             yield factor, "a power of 1024 where one of 1000 is meant, or the reverse"
     if "FLOP" in unit:
-        yield Fraction(1, 2), "multiply-adds, each of which is 2 FLOPs"
+        yield Fraction(1, 2), MULTIPLY_ADDS
     if "bytes" in unit:
         yield Fraction(1, 4), "values of 4 bytes counted instead of bytes"
         yield Fraction(8), "bits instead of bytes"
@@ -80,7 +84,8 @@ def _wrapped(measured: object, predicted: object) -> Iterator[str]:
         return
     if isinstance(measured, int) and measured != predicted:
         for bits in (64, 32):
-            if abs(predicted) >= 2 ** (bits - 1) and (predicted - measured) % 2**bits == 0:
+            too_large = abs(measured) < 2**bits and abs(predicted) >= 2 ** (bits - 1)
+            if too_large and (predicted - measured) % 2**bits == 0:
                 yield f"a count that does not fit into {bits} bits"
                 return
     if abs(predicted) > 2**53 and abs(exactly / predicted - 1) <= Fraction(1, 2**52):

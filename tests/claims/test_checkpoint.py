@@ -377,9 +377,9 @@ def test_a_step_is_a_whole_number(impl, evidence, tmp_path):
         evidence.equal(loaded, int(step), unit="steps", saved=step)
         evidence.equal(type(loaded).__name__, "int", unit="as the step", saved=step)
     for step, error in ((-1, ValueError), ("7", TypeError), (None, TypeError), (1.5, (TypeError, ValueError))):
-        evidence.raises(error, partial(impl.checkpoint.save, tmp_path / "new", model, optimizer, step), step=repr(step))
+        evidence.raises(error, partial(impl.checkpoint.save, tmp_path / "new", model, optimizer, step), step=step)
         evidence.raises(
-            error, partial(impl.checkpoint.save, tmp_path / "checkpoint", model, optimizer, step), step=repr(step)
+            error, partial(impl.checkpoint.save, tmp_path / "checkpoint", model, optimizer, step), step=step
         )
     evidence.equal([each.name for each in tmp_path.iterdir()], ["checkpoint"], unit="in the folder")
     with guard.watched():

@@ -99,7 +99,7 @@ def refuses(evidence, formula, *names, **sizes):
         for size in NO_SIZES:
             if size is None and name in OPTIONAL:
                 continue
-            evidence.raises((ValueError, TypeError), partial(formula, **sizes | {name: size}), **{name: repr(size)})
+            evidence.raises((ValueError, TypeError), partial(formula, **sizes | {name: size}), **{name: size})
     for first, second in permutations(names, 2):
         for size in (0, -1):  # whose product with −1 is not negative
             pair = {first: size, second: -1}
@@ -235,7 +235,7 @@ def test_a_shape_needs_sizes(impl, evidence):
     """A negative size, a fraction and what is no number are refused, wherever in the shape they are."""
     for size in NO_SIZES:
         for shape in ((size,), (3, size), (size, 3), (0, size)):
-            evidence.raises((ValueError, TypeError), partial(impl.flops.elementwise, *shape), shape=repr(shape))
+            evidence.raises((ValueError, TypeError), partial(impl.flops.elementwise, *shape), shape=shape)
     evidence.raises((ValueError, TypeError), partial(impl.flops.elementwise, -2, -3), shape="(-2, -3)")
 
 

@@ -86,7 +86,7 @@ def test_a_run_that_cannot_be_raises(impl, evidence):
     wrong += [("devices", 2.5, EITHER)]
     for name, value, error in wrong:
         error = EITHER if name == "devices" and isinstance(value, float) else error
-        evidence.raises(error, partial(training_days, **LECTURE | {name: value}), **{name: repr(value)})
+        evidence.raises(error, partial(training_days, **LECTURE | {name: value}), **{name: value})
     for name in ("parameters", "tokens"):
         evidence.equal(training_days(**LECTURE | {name: 0}), 0, unit="days without any", argument=name)
 
@@ -128,8 +128,8 @@ def test_memory_that_cannot_be_raises(impl, evidence):
         evidence.raises(error, partial(largest_model, 80e9, value), bytes_per_parameter=value)
     evidence.raises((ValueError, ZeroDivisionError), partial(largest_model, 80e9, 0), bytes_per_parameter=0)
     for value in ("16", None):
-        evidence.raises(TypeError, partial(largest_model, value), memory_bytes=repr(value))
-        evidence.raises(TypeError, partial(largest_model, 80e9, value), bytes_per_parameter=repr(value))
+        evidence.raises(TypeError, partial(largest_model, value), memory_bytes=value)
+        evidence.raises(TypeError, partial(largest_model, 80e9, value), bytes_per_parameter=value)
     evidence.equal(largest_model(0), 0, unit="parameters in no memory")
 
 
