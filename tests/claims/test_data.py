@@ -300,7 +300,8 @@ def test_no_window_of_many_is_left_out(impl, evidence):
     """Of 2²⁵ windows odd ones are drawn as well as even ones, which a float32 number of 24 bits cannot do."""
     tokens = np.full(2**24, 256, "<u2").view(np.uint8)  # 0 and 1 in turn
     batch = impl.data.sample_batch(tokens, 100, 1, generator=torch.Generator().manual_seed(0))
-    evidence.equal(batch.unique().tolist(), [0, 1], unit="drawn, but for one chance in 2⁹⁹")
+    unit = "drawn, but for one chance in 2⁹⁹"
+    evidence.equal(batch.unique().tolist(), [0, 1], unit=unit, batch_size=len(batch))
 
 
 @verifies(data.BATCHES)

@@ -47,7 +47,12 @@ def test_a_likely_mistake_is_named(measured, predicted, tolerance, unit, expecte
         (0, 2**40, None, "steps"),  # not every 0 is a count that wrapped around
         (3, 3000, None, "steps"),
         (1, 2, None, "FLOPs"),
-        (11 * 2**100, 2**100, None, "FLOPs"),  # their difference is a multiple of 2⁶⁴, and the first does not fit either
+        (
+            11 * 2**100,
+            2**100,
+            None,
+            "FLOPs",
+        ),  # their difference is a multiple of 2⁶⁴, and the first does not fit either
         (300, 3, None, "steps"),
         (3.0, 0.0, 1e-9, ""),
         (float("nan"), 2.0, 1e-9, ""),
