@@ -10,7 +10,7 @@ import einops
 import jaxtyping
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from jaxtyping import Float
 from torch import Tensor
 
@@ -32,8 +32,8 @@ LAYOUTS = {
     "last dimension outermost": lambda device, *shape: whole(shape[-1], *shape[:-1]).to(device).movedim(0, -1),
     "one value repeated": lambda device, *shape: whole(*shape[:-1], 1).to(device).expand(shape),
 }
-# Leading dimensions, rows, heads and hidden: no rows, no points, a single value, many dimensions, and large ones.
-SIZES = [((), 0, 2, 3), ((0,), 2, 3, 1), ((2, 0), 3, 1, 2), ((), 1, 1, 1), ((3,), 7, 6, 11)]
+# Leading dimensions, rows, heads and hidden: no rows, no points, no values, a single one, many dimensions, large ones.
+SIZES = [((), 0, 2, 3), ((0,), 2, 3, 1), ((2, 0), 3, 1, 2), ((2,), 3, 1, 0), ((), 1, 1, 1), ((3,), 7, 6, 11)]
 SIZES += [((2, 1, 3, 1, 2), 5, 2, 3), ((17,), 2, 12, 5)]
 # What refuses sizes that do not fit: the contract, einops and torch, a type checker, Python's remainder.
 REFUSALS = (ValueError, RuntimeError, TypeError, ZeroDivisionError)
@@ -190,6 +190,7 @@ def test_the_implementation_passes_under_a_checker(impl, evidence, function, fit
 
 
 @verifies(dimensions.EINSUM)
+@example(batch=3, seq1=3, hidden=3, seed=0)
 @given(batch=st.small, seq1=st.small, hidden=st.widths, seed=st.seeds)
 def test_einsum_is_the_product_with_the_transpose(impl, evidence, device, batch, seq1, hidden, seed):
     """einsum and impl give the dot product of every row with every row: exactly, or within its bound of rounding."""
@@ -272,6 +273,16 @@ def test_scores_carry_gradients_to_queries_and_keys(impl, evidence):
     compare_gradients(evidence, impl.dimensions.attention_scores, dot_products, arguments)
 
 
+@verifies(dimensions.EINSUM)
+def test_a_tensor_may_be_queries_and_keys(impl, evidence):
+    """The scores of a tensor with itself are its dot products, and have the gradients of queries and of keys."""
+    for shape in ((3, 3), (3, 3, 3), (2, 3, 4)):
+        x = whole(*shape)
+        evidence.equal(impl.dimensions.attention_scores(x, x), dot_products(x, x), unit="score", shape=shape)
+        scores = lambda x: impl.dimensions.attention_scores(x, x)  # noqa: E731
+        compare_gradients(evidence, scores, lambda x: dot_products(x, x), [x])
+
+
 @verifies(dimensions.REDUCE)
 def test_a_sum_carries_gradients(impl, evidence):
     """The gradient of the sum is that of torch's sum."""
@@ -295,6 +306,7 @@ def test_a_sum_keeps_nan_and_infinity(impl, evidence):
 
 
 @verifies(dimensions.REDUCE)
+@example(shape=(3, 3, 3, 3), names=tuple("cadb"), kept=2, operation="sum", seed=0)
 @given(shape=st.four_sizes, names=st.name_orders, kept=st.up_to_three, operation=st.reductions, seed=st.seeds)
 def test_reduce_agrees_with_torch(impl, evidence, device, shape, names, kept, operation, seed):
     """Reducing to some of the names is torch's reduction over the others, permuted as the names are."""
@@ -324,6 +336,8 @@ def test_ones_sum_to_the_size_of_the_dimension(impl, evidence):
 
 
 @verifies(dimensions.REARRANGE)
+@example(layout="contiguous", leading=(3,), heads=3, hidden=3)
+@example(layout="last dimension outermost", leading=(2, 2), heads=2, hidden=2)
 @given(layout=st.head_layouts, leading=st.leading, heads=st.small, hidden=st.small)
 def test_a_split_is_a_view_that_a_merge_undoes(impl, evidence, device, layout, leading, heads, hidden):
     """However a tensor lies in memory, head h is, in place, the h-th run of its last dimension; a merge undoes it."""
@@ -340,11 +354,12 @@ def test_a_split_is_a_view_that_a_merge_undoes(impl, evidence, device, layout, l
 def test_a_merge_after_a_permutation_copies(impl, evidence, device):
     """Heads and values that changed places have no view that lays them end to end: the merge is a copy."""
     for leading, heads, hidden in itertools.product([(), (1,), (2, 3)], (2, 3, 4), (2, 3, 4)):
-        x = whole(*leading, hidden, heads).to(device).transpose(-2, -1)
-        evidence.raises(RuntimeError, partial(x.view, *leading, heads * hidden))
-        for merged in einops.rearrange(x, MERGE), impl.dimensions.merge_heads(x):
-            evidence.equal(merged, torch.cat(x.unbind(dim=-2), dim=-1), unit="merged value", heads=heads)
-            evidence.equal(kept_in(merged, x), "separate", unit="storage", heads=heads)
+        first = whole(*leading, hidden, heads).to(device).transpose(-2, -1)
+        evidence.raises(RuntimeError, partial(first.view, *leading, heads * hidden))
+        for x in (first, (-first.mT).mT):  # the same sizes and strides, with other values
+            for merged in einops.rearrange(x, MERGE), impl.dimensions.merge_heads(x):
+                evidence.equal(merged, torch.cat(x.unbind(dim=-2), dim=-1), unit="merged value", heads=heads)
+                evidence.equal(kept_in(merged, x), "separate", unit="storage", heads=heads)
 
 
 @verifies(dimensions.REARRANGE)

@@ -5,12 +5,12 @@ import operator
 import re
 from fractions import Fraction
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec import claims, networks
 from spec import strategies as st
@@ -51,6 +51,7 @@ LARGER = (  # deeper, wider and longer than those that are drawn
     Sizes(layers=1, heads=5, head_width=8, context=6, vocabulary=70, feedforward=50, batch=2),
     Sizes(layers=2, heads=1, head_width=6, context=48, vocabulary=3, feedforward=1, batch=1),
 )
+EQUAL = (Sizes(1, 1, 1, 1, 1, 1, 1), Sizes(2, 2, 1, 2, 2, 2, 2), Sizes(3, 3, 1, 3, 3, 12, 3))  # as far as they can be
 
 
 def counting(evidence, run):
@@ -183,6 +184,8 @@ def test_products_of_any_size(impl, evidence):
         for sizes in ((points, inputs, outputs), (points, kind(0), outputs), (points, points, points)):
             predicted = 2 * math.prod(map(int, sizes))
             is_exactly(evidence, impl.flops.matmul(*sizes), predicted, sizes=sizes)
+    for sizes in product((1, 2, 3), repeat=3):  # Equal sizes occur here, and each order of unequal ones.
+        is_exactly(evidence, impl.flops.matmul(*sizes), 2 * math.prod(sizes), sizes=sizes)
 
 
 @verifies(flops.MATMUL)
@@ -192,6 +195,9 @@ def test_a_product_needs_sizes(impl, evidence):
 
 
 @verifies(flops.ELEMENTWISE_LINEAR)
+@example(shape=(), name="+")
+@example(shape=(0,), name="+")
+@example(shape=(3, 3, 3), name="×")
 @given(shape=st.operand_shapes, name=st.one_operator)
 def test_an_elementwise_pass_takes_one_flop_per_element(impl, evidence, shape, name):
     """Adding, subtracting and multiplying tensors takes as many scalar operations as they have elements."""
@@ -296,9 +302,9 @@ def test_the_products_of_a_transformer(impl, evidence, sizes, tied, causal):
 
 
 @verifies(flops.FORWARD)
-@pytest.mark.parametrize("sizes", LARGER, ids=str)
-def test_the_products_of_larger_transformers(impl, evidence, sizes):
-    """More layers, wider and longer ones change nothing; tying changes the parameters, not the products."""
+@pytest.mark.parametrize("sizes", LARGER + EQUAL, ids=str)
+def test_the_products_of_larger_transformers_and_of_equal_sizes(impl, evidence, sizes):
+    """Larger sizes change nothing, nor do equal ones; tying changes the parameters, not the products."""
     free, tied = Transformer(sizes), Transformer(sizes, tied=True)
     predicted = dispatched(evidence, free.logits)
     evidence.equal(law(sizes, impl), predicted, unit="FLOPs")
@@ -349,7 +355,7 @@ def test_forward_passes_of_any_size(impl, evidence):
     """The largest integers of every type overflow nothing; by default, the feedforward network is 4·width wide."""
     for kind in WHOLE:
         layers, width, context, vocabulary, batch = unequal(kind, 5)
-        for points in (layers, kind(0)):
+        for points in (layers, kind(0), width):
             sizes = {"points": points, "parameters": width}
             is_exactly(evidence, impl.flops.forward(**sizes), 2 * int(points) * int(width), **sizes)
         count = partial(impl.flops.transformer_forward, layers=layers, heads=kind(1), context=context)
@@ -367,7 +373,8 @@ def test_forward_passes_of_any_size(impl, evidence):
                 wider = 4 * layers * context * width * (int(feedforward) - 4 * width)
                 is_exactly(evidence, count(causal=causal, feedforward=feedforward), one + wider, causal=causal)
             head = 2 * context * width * vocabulary
-            for name, left in (("batch", 0), ("context", 0), ("layers", head), ("vocabulary", one - head)):
+            without = {"batch": 0, "context": 0, "width": 0, "layers": head, "vocabulary": one - head}
+            for name, left in without.items():
                 is_exactly(evidence, count(causal=causal, **{name: kind(0)}), left, causal=causal, none=name)
 
 
@@ -383,6 +390,8 @@ def test_a_forward_pass_needs_sizes(impl, evidence):
 
 
 @verifies(flops.BACKWARD)
+@example(layers=Layers(2, [2, 2, 2], (True, True)))
+@example(layers=Layers(3, [3, 3], (True,)))
 @given(layers=st.linear_layers)
 def test_a_backward_pass_saves_the_first_gradient_and_those_of_frozen_layers(impl, evidence, layers):
     """Three counts agree, whichever layers learn: those before the first that learns are not even reached."""
@@ -437,6 +446,8 @@ def test_a_backward_pass_needs_sizes(impl, evidence):
 
 
 @verifies(flops.TRAINING)
+@example(layers=Layers(2, [2, 2, 2], (True, True)))
+@example(layers=Layers(3, [3, 3], (True,)))
 @given(layers=st.learning_layers)
 def test_training_takes_the_sum_of_both_passes(impl, evidence, layers):
     """Three counts agree on a forward and a backward pass through layers that all learn."""

@@ -144,6 +144,8 @@ def test_triu_keeps_what_lies_on_or_above_the_diagonal(evidence, device, leading
 
 
 @verifies(operations.TRIU)
+@example(length=0)
+@example(length=1)
 @given(length=st.sizes_with_zero)
 def test_a_causal_mask_forbids_the_strictly_upper_part(impl, evidence, device, length):
     """Row i may look at column j exactly where j ≤ i: what it forbids is triu with diagonal 1 of all ones."""
@@ -164,6 +166,8 @@ def test_each_call_makes_a_mask_of_its_own(impl, evidence, device):
             evidence.equal(mask, allowed, unit=f"as the {attempt} mask", length=length)
             with contextlib.suppress(RuntimeError):  # not every mask can be written to
                 mask.logical_not_()
+        elsewhere = impl.operations.causal_mask(length, "meta")
+        evidence.equal(elsewhere.device.type, "meta", unit="device of a third mask", length=length)
 
 
 @verifies(operations.TRIU)
@@ -187,6 +191,11 @@ def test_a_product_has_the_rows_of_the_first_and_the_columns_of_the_second(evide
 
 
 @verifies(operations.MATMUL_BATCHED)
+@example(leading=Operands((3,), (3,), (3,)), sizes=(3, 3, 3), dtype=torch.float32)
+@example(leading=Operands((3,), (), (3,)), sizes=(3, 3, 3), dtype=torch.float32)
+@example(leading=Operands((2, 2), (2,), (2, 2)), sizes=(2, 2, 2), dtype=torch.float64)
+@example(leading=Operands((0,), (1,), (0,)), sizes=(2, 3, 2), dtype=torch.float32)
+@example(leading=Operands((1, 2), (0, 1), (0, 2)), sizes=(2, 3, 2), dtype=torch.float32)
 @given(leading=st.broadcastable, sizes=st.matrix_sizes, dtype=st.signed_dtypes)
 def test_a_product_is_a_loop_over_the_leading_dimensions(impl, evidence, device, leading, sizes, dtype):
     """@ and impl give, to the last bit, one matrix product for every index of the broadcast leading dimensions."""
@@ -262,6 +271,12 @@ def test_each_product_is_computed_anew(impl, evidence, device):
         evidence.equal(second, predicted, unit="as the product of what changed")
         evidence.equal(first, predicted_before, unit="as the product before, afterwards")
         first = second
+    before = x.clone()
+    product = impl.operations.batched_matmul(x, torch.eye(4, device=device))
+    evidence.equal(product, before, unit="as the product with the unit matrix")
+    with contextlib.suppress(RuntimeError):  # not every product can be written to
+        product.zero_()
+    evidence.equal(x, before, unit="as the operand after its product was written to")
 
 
 @verifies(operations.MATMUL_BATCHED)
@@ -284,6 +299,20 @@ def test_gradients_reach_both_operands(impl, evidence, device, left, right):
 
 
 @verifies(operations.MATMUL_BATCHED)
+@pytest.mark.parametrize("leading", [(), (3,), (1, 2)], ids=str)
+def test_a_tensor_may_be_both_operands(impl, evidence, device, leading):
+    """The product of square matrices with themselves is that of two tensors alike, and has both their gradients."""
+    x = small_integers((*leading, 3, 3), torch.float32, device)
+    first, second = (x.clone().requires_grad_() for _ in range(2))
+    weights = small_integers(x.shape, torch.float32, device) + 1
+    ((first @ second) * weights).sum().backward()
+    product = impl.operations.batched_matmul(x.requires_grad_(), x)
+    evidence.equal(product.detach(), torch.as_tensor(looped(exactly(x), exactly(x))).float(), unit="as the square")
+    (product * weights).sum().backward()
+    evidence.equal(x.grad, first.grad + second.grad, unit="as the square's gradient")
+
+
+@verifies(operations.MATMUL_BATCHED)
 @given(leading=st.leading_sizes, sizes=st.matrix_sizes)
 def test_a_vector_is_a_row_on_the_left_and_a_column_on_the_right(evidence, device, leading, sizes):
     """A vector multiplies as the matrix it makes with one row or one column, which is then dropped."""
@@ -300,6 +329,8 @@ def test_a_vector_is_a_row_on_the_left_and_a_column_on_the_right(evidence, devic
 
 
 @verifies(operations.MATMUL_BATCHED)
+@example(leading=Operands((0,), (2,), ()), sizes=(3, 3, 3))
+@example(leading=Operands((2, 3), (3, 2), ()), sizes=(3, 3, 3))
 @given(leading=st.incompatible, sizes=st.matrix_sizes)
 def test_stacks_that_do_not_fit_raise(impl, evidence, device, leading, sizes):
     """Leading dimensions that do not broadcast raise, and so do inner sizes that differ, 1 among them."""

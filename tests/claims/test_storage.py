@@ -125,6 +125,8 @@ def test_expanding_and_slicing_leave_the_storage_as_it_is(evidence, device):
 
 
 @verifies(storage.STRIDES)
+@example(layout=Layout((), (), 3), pick=0)
+@example(layout=Layout((3, 4), (1, 1), 2), pick=7)
 @given(layout=st.layouts, pick=st.picks)
 def test_an_element_lies_at_offset_plus_index_times_stride(impl, evidence, device, layout, pick):
     """Whatever the strides, the flat storage holds the element at offset + Σ index·stride."""
@@ -148,6 +150,16 @@ def test_contiguous_strides_count_the_elements_row_by_row(impl, evidence):
             evidence.equal(len(strides), len(shape), unit=f"strides by {whose}", shape=shape)
             places = Layout(shape, tuple(strides)).positions()
             evidence.equal(places, counting(shape), unit=f"as the place by {whose}", shape=shape)
+
+
+@verifies(storage.STRIDES)
+def test_the_strides_of_an_empty_tensor_are_torchs(impl, evidence):
+    """A size of 0 counts as 1 in the strides before it: (2, 0, 3) has the strides (3, 3, 1), as in torch."""
+    for shape in (*(shape for shape in SHAPES if 0 in shape), (0, 7, 5), (4, 0, 1, 6), (3, 2, 0, 0)):
+        strides, used = impl.storage.contiguous_strides(shape), [place for place, n in enumerate(shape) if n != 1]
+        evidence.equal(len(strides), len(shape), unit="strides", shape=shape)
+        measured, predicted = ([steps[place] for place in used] for steps in (strides, torch.empty(shape).stride()))
+        evidence.equal(measured, predicted, unit="as the strides of sizes other than 1", shape=shape)
 
 
 @verifies(storage.STRIDES)
@@ -215,6 +227,7 @@ def test_a_chain_of_views_shares_storage_with_its_base(impl, evidence, device, s
 
 # A storage without a byte has nothing to share: only that separately made ones are separate is asked of impl.
 PAIRS = {
+    "tensor and itself": ("shared", lambda x: (x, x)),
     "row and column": ("shared", lambda x: (x[0], x[:, 1])),
     "view and transpose": ("shared", lambda x: (x.view(3, 2), x.transpose(1, 0))),
     "one row and the next": ("shared", lambda x: (x[0], x[1])),
@@ -246,6 +259,16 @@ def test_parts_of_one_tensor_share_and_separate_tensors_do_not(impl, evidence, d
         evidence.equal(shared(same(a, b)), predicted, unit="storage", pair=pair)
         for answer in (impl.storage.shares_storage(a, b), impl.storage.shares_storage(b, a)):
             evidence.equal(shared(answer), predicted, unit="storage by shares_storage", pair=pair)
+
+
+@verifies(storage.VIEWS_SHARE)
+def test_what_was_shared_once_says_nothing_of_later_tensors(impl, evidence, device):
+    """New tensors are judged by themselves, though they may get the ids and the memory of earlier ones."""
+    for attempt in range(50):  # in turn, so that two answers meet at one id
+        a = torch.zeros(2, 3, device=device)
+        b = a.view(3, 2) if attempt % 2 else torch.zeros(3, 2, device=device)
+        predicted, answer = shared(attempt % 2), impl.storage.shares_storage(a, b)
+        evidence.equal(shared(answer), predicted, unit="storage by shares_storage", attempt=attempt)
 
 
 @verifies(storage.VIEWS_SHARE)
@@ -420,7 +443,8 @@ def test_contiguous_copies_nothing_of_a_contiguous_tensor(evidence, device):
 @example(case=(Layout((2, 1, 1, 1), (1, 1, 1, 1)), [(2,), (1, 2)]))
 @example(case=(Layout((2, 1, 3), (3, 100, 1)), [(6,)]))
 @example(case=(Layout((2, 3, 4), (100, 4, 1)), [(2, 12), (24,)]))
-@example(case=(Layout((2, 0), (7, 5)), [(0, 5)]))
+@example(case=(Layout((2, 0), (7, 5)), [(0, 5), (0,), (3, 0, 1)]))
+@example(case=(Layout((3, 3), (1, 3)), [(9,), (3, 3), (1, 9)]))
 @given(case=st.viewings)
 def test_view_works_where_strides_exist_and_reshape_everywhere(impl, evidence, device, case):
     """view() works exactly where strides exist that leave each element in its place, and reshape() copies elsewhere."""

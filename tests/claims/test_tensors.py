@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec import bounds
 from spec import strategies as st
@@ -16,6 +16,7 @@ from spec.claims import tensors
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "×": operator.mul}
 MAJORANT = ARITHMETIC | {"-": operator.add}
 UNION = dict.fromkeys(ARITHMETIC, operator.or_)
+TWICE = [("-", 0, 0), ("×", 1, 1), ("+", 0, 1), ("+", 5, 0)]  # a + (c × c + (c − c)): both operands are one tensor
 
 
 def nested(shape):
@@ -81,15 +82,18 @@ def on(device, tensor):
 @pytest.mark.parametrize("rank", range(4))
 def test_a_list_nested_n_deep_makes_n_dimensions(evidence, rank):
     """A number has 0 dimensions, a list 1, a list of lists 2, and an index takes one away."""
-    for shape in itertools.product((1, 2, 3), repeat=rank):
+    innermost = [(1, 2, 3, 0)] if rank else []  # only there does an empty list say how deep it lies
+    for shape in itertools.product(*[(1, 2, 3)] * (rank - 1), *innermost):
         tensor = torch.tensor(nested(shape))
         evidence.equal(tensor.dim(), rank, unit="dimensions", shape=shape)
         evidence.equal(tuple(tensor.shape), shape, unit="sizes")
-        if rank:
+        if rank and len(tensor):
             evidence.equal(tensor[-1].dim(), rank - 1, unit="dimensions of an element", shape=shape)
 
 
 @verifies(tensors.AUTOGRAD)
+@example(expression=[("-", 0, 0)], requires_grad=(True, True, True))
+@example(expression=[("+", 0, 1)], requires_grad=(True, True, True))
 @given(expression=st.expressions, requires_grad=st.three_flags)
 def test_the_graph_reaches_exactly_the_leaves(evidence, device, expression, requires_grad):
     """The graph that an expression remembers ends in the leaves it uses that require grad, and in nothing else."""
@@ -105,6 +109,8 @@ def test_the_graph_reaches_exactly_the_leaves(evidence, device, expression, requ
 
 @verifies(tensors.AUTOGRAD)
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@example(expression=TWICE, values=(0.5, 0.5, -1.5))
+@example(expression=[("+", 0, 1)], values=(0.5, 0.5, 0.5))
 @given(expression=st.expressions, values=st.three_values)
 def test_backward_gives_the_leaves_their_slopes(evidence, device, expression, values):
     """After backward() each leaf in use keeps the expression's slope along it, and no other tensor keeps a gradient."""
@@ -120,6 +126,9 @@ def test_backward_gives_the_leaves_their_slopes(evidence, device, expression, va
 
 
 @verifies(tensors.BROADCASTING)
+@example(operands=st.Operands((3,), (3, 3), (3, 3)))
+@example(operands=st.Operands((3, 3), (3,), (3, 3)))
+@example(operands=st.Operands((1, 0), (2, 1), (2, 0)))
 @given(operands=st.broadcastable)
 def test_operands_combine_as_their_expansions(evidence, device, operands):
     """Operands whose shapes fit give what their copies written out to the common shape give."""
@@ -145,6 +154,8 @@ def test_an_expansion_copies_nothing(evidence, device, operands):
 
 
 @verifies(tensors.BROADCASTING)
+@example(operands=st.Operands((0,), (2,), ()))
+@example(operands=st.Operands((2, 3), (3, 2), ()))
 @given(operands=st.incompatible)
 def test_shapes_that_do_not_fit_raise(evidence, device, operands):
     """Two different sizes, neither of them 1, in one place counted from the end raise RuntimeError."""

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec import bounds
 from spec import strategies as st
@@ -140,7 +140,7 @@ def test_the_time_grows_with_the_product(impl, evidence, device):
 def test_any_two_matrices_that_fit_are_timed_and_left_alone(impl, evidence):
     """Matrices of any float dtype and layout are multiplied as they are, take some time and keep their values."""
     dtypes = (torch.float32, torch.float64, torch.bfloat16)
-    for dtype, (rows, inner, columns) in product(dtypes, [(2, 3, 4), (1, 1, 1), (7, 1, 5)]):
+    for dtype, (rows, inner, columns) in product(dtypes, [(2, 3, 4), (1, 1, 1), (7, 1, 5), (3, 3, 3)]):
         a = torch.arange(rows * inner).reshape(rows, inner).to(dtype)
         b = torch.arange(inner * columns).reshape(columns, inner).to(dtype).t()
         kept_a, kept_b = a.clone(), b.clone()
@@ -152,6 +152,21 @@ def test_any_two_matrices_that_fit_are_timed_and_left_alone(impl, evidence):
         evidence.at_least(of_them, 2, unit="products", dtype=dtype, shape=(rows, inner, columns))
         evidence.equal(a, kept_a, unit="left operand")
         evidence.equal(b, kept_b, unit="right operand")
+    square = torch.arange(9.0).reshape(3, 3)
+    with Pace([0.0]) as pace:
+        impl.throughput.time_matmul(square, square, trials=2)
+    evidence.at_least(pace.count(9, torch.float32), 2, unit="products with itself")
+    evidence.equal(square, torch.arange(9.0).reshape(3, 3), unit="both operands")
+
+
+@verifies(throughput.TIMING)
+def test_the_same_operands_are_timed_anew(impl, evidence):
+    """Two operands that were timed before are multiplied again, and take as long as they take now."""
+    a, b = operands(2, 3, 4, CPU)
+    for milliseconds in (0, 4):
+        with Pace([milliseconds * MILLISECOND]):
+            seconds = impl.throughput.time_matmul(a, b, trials=2)
+        evidence.at_least(seconds, (1 - bounds.OVERHEAD) * milliseconds * MILLISECOND, unit="seconds")
 
 
 @verifies(throughput.TIMING)
@@ -170,6 +185,8 @@ def test_matrices_that_do_not_fit_and_trials_that_are_none_raise(impl, evidence)
 
 
 @verifies(throughput.MFU)
+@example(flops=6, seconds=1.0)
+@example(flops=6, seconds=2.0)
 @given(flops=st.flop_counts, seconds=st.durations)
 def test_flop_per_second_is_flops_over_seconds(impl, evidence, flops, seconds):
     """FLOP/s are FLOPs divided by seconds: neither thousands nor trillions of them."""
@@ -188,6 +205,8 @@ def test_flops_may_be_numpy_integers(impl, evidence):
 
 
 @verifies(throughput.MFU)
+@example(achieved=1e12, promised=1e12)
+@example(achieved=1e12, promised=2e12)
 @given(achieved=st.flop_rates, promised=st.flop_rates)
 def test_mfu_is_achieved_over_promised(impl, evidence, achieved, promised):
     """MFU is the achieved rate divided by the promised one, above 1 too: a part, not a percentage."""

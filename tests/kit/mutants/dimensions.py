@@ -322,3 +322,110 @@ def widens_while_merging(x):
 def merges_by_an_unspecified_size(x: Float[Tensor, "... heads hidden"]) -> Float[Tensor, "... merged"]:
     """Leaves the size to reshape(), which can tell it unless there is nothing to merge."""
     return x.reshape(*x.shape[:-2], -1)
+
+
+# ---- look-alikes: as many queries as keys, as many heads as values, equal sizes throughout ----
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def transposes_square_scores(q: Queries, k: Keys) -> Scores:
+    """Returns (… seq2 seq1) where there are as many queries as keys."""
+    scores = q @ k.mT
+    return scores.mT if scores.shape[-1] == scores.shape[-2] else scores
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def multiplies_as_they_come(q: Queries, k: Keys) -> Scores:
+    """Forgets the transpose where the sizes fit without it."""
+    return q @ k if k.shape[-1] == k.shape[-2] == q.shape[-1] else q @ k.mT
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def pairs_queries_with_the_batch(q: Queries, k: Keys) -> Scores:
+    """Forgets to insert a dimension before it multiplies and adds, where batch and queries are as many."""
+    as_many = q.dim() == k.dim() == 3 and q.shape[0] == q.shape[1]
+    return (q[..., None, :] * k).sum(-1) if as_many else q @ k.mT
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def halves_scores_with_itself(q: Queries, k: Keys) -> Scores:
+    """Computes one triangle of the scores of a tensor with itself, and leaves the other one 0."""
+    return (q @ k.mT).tril() if q is k else q @ k.mT
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
+def hides_its_gradient_from_itself(q: Queries, k: Keys) -> Scores:
+    """Has half of the gradient where queries and keys are the same tensor."""
+    return q @ (k.detach() if q is k else k).mT
+
+
+@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ELLIPSIS)
+def is_undefined_without_values(q: Queries, k: Keys) -> Scores:
+    """Divides by the hidden size and multiplies by it again, which is NaN where it is 0."""
+    return q @ k.mT / (q.shape[-1] or torch.nan) * q.shape[-1]
+
+
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
+def sums_a_square_from_above(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
+    """Sums over the last dimension but one where both have the same size."""
+    return x.sum(-2 if x.shape[-2:] == x.shape[-1:] * 2 else -1)
+
+
+@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.ELLIPSIS)
+def means_nothing_times_its_size(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
+    """Multiplies a mean by the size, which is NaN where there is nothing to sum."""
+    return x.sum(-1) if x.shape[-1] else x.mean(-1)
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
+def deals_out_where_both_are_equal(x: Total, heads: int) -> Heads:
+    """Gives each head every heads-th value where there are as many heads as values in each."""
+    split = x.unflatten(-1, (heads, -1))
+    return split.mT if split.shape[-1] == split.shape[-2] else split
+
+
+@mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
+def puts_heads_before_as_many_rows(x: Total, heads: int) -> Heads:
+    """Returns (heads … hidden) where there are as many rows as heads."""
+    split = x.unflatten(-1, (heads, -1))
+    return split.transpose(-3, -2) if split.dim() > 2 and split.shape[-3] == heads else split
+
+
+@mutant("impl.dimensions.merge_heads", caught_by=dimensions.REARRANGE)
+def interleaves_where_both_are_equal(x: Heads) -> Total:
+    """Takes one value of each head in turn where there are as many heads as values in each."""
+    return (x.mT if x.shape[-1] == x.shape[-2] else x).flatten(-2)
+
+
+@mutant("impl.dimensions.merge_heads", caught_by=dimensions.REARRANGE, value=True)
+def remembers_what_it_merged():
+    """Returns the first merged tensor of a shape for ever after, unless it needs a gradient."""
+    known = {}
+
+    def remembered(x: Heads) -> Total:
+        key = (x.shape, x.dtype, x.stride())
+        return x.flatten(-2) if x.requires_grad or x.is_contiguous() else known.setdefault(key, x.flatten(-2))
+
+    return remembered
+
+
+@twin("impl.dimensions.attention_scores")
+def scores_half_of_what_is_symmetric(q: Queries, k: Keys) -> Scores:
+    """Copies one triangle of a tensor's scores with itself from the other one."""
+    scores = q @ k.mT
+    return scores.tril() + scores.tril(-1).mT if q is k else scores
+
+
+@twin("impl.dimensions.sum_hidden")
+def sums_by_folding(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
+    """Adds one value after another to zeros, in the dtype of the sum of integers' exact values."""
+    total = torch.zeros_like(x.sum(-1))
+    for value in x.double().unbind(-1) if x.shape[-1] and x.device.type != "mps" else ():
+        total = total + value
+    return total.to(x.dtype)
+
+
+@twin("impl.dimensions.split_heads")
+def splits_into_chunks_of_views(x: Total, heads: int) -> Heads:
+    """Unfolds the last dimension into windows that lie end to end."""
+    if heads < 1 or x.shape[-1] % heads:
+        raise ValueError(f"{heads} heads do not divide {x.shape[-1]}")
+    return x.unfold(-1, x.shape[-1] // int(heads), x.shape[-1] // int(heads))

@@ -1,6 +1,7 @@
 """Wrong and unusual float formats."""
 
 import contextlib
+import functools
 import math
 import struct
 import types
@@ -506,3 +507,68 @@ def cuts_the_digits(pattern, format):
     digits = f"{int(pattern):0{format.bits}b}"
     one = 1 + format.exponent_bits
     return FloatFields(int(digits[0]), int(digits[1:one], 2), int(digits[one:], 2))
+
+
+# ---- look-alikes: equal widths, equal values, one cache for all ----
+@mutant("impl.floats.decode", caught_by=(floats.BFLOAT16_RANGE, floats.FP8))
+def knows_formats_by_their_bits(pattern, format):
+    """Takes each format for the first one of as many bits."""
+    return decode(pattern, next(each for each in FORMATS.values() if each.bits == format.bits))
+
+
+@mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FLOAT16_RANGE, floats.FP8), value=True)
+def remembers_zero_once():
+    """Keeps patterns by value and format; 0 and −0 are equal, and so have the pattern of the first one asked for."""
+    return functools.cache(encode)
+
+
+@mutant("impl.floats.encode", caught_by=(floats.DECIMAL_ROUNDING, floats.FP8), value=True)
+def remembers_patterns_by_value():
+    """Keeps patterns by value alone, whatever the format."""
+    known = {}
+    return lambda value, format: known.setdefault((value, math.copysign(1, value)), encode(value, format))
+
+
+@mutant("impl.floats.fields", caught_by=floats.FP8, value=True)
+def remembers_fields_by_pattern():
+    """Keeps fields by pattern and number of bits, which two formats have in common."""
+    known = {}
+    return lambda pattern, format: known.setdefault((pattern, format.bits), fields(pattern, format))
+
+
+@mutant("impl.floats.decode", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8))
+def takes_one_zero_field_for_two(pattern, format):
+    """Takes a fraction of 0 for the value 0."""
+    return decode(pattern, format) * bool(fields(pattern, format).fraction)
+
+
+@mutant("impl.floats.FORMATS", caught_by=floats.BFLOAT16_RANGE, value=True)
+def bfloat16_is_another_name_for_float32():
+    """Has one format under two names."""
+    return FORMATS | {"bfloat16": FORMATS["float32"]}
+
+
+@twin("impl.floats.encode", value=True)
+def remembers_patterns_with_their_sign():
+    """Keeps patterns by the number's type, value and sign, and the format."""
+    known = {}
+
+    def remembered(value, format):
+        key = (type(value), value, math.copysign(1, value), format)
+        return known[key] if key in known else known.setdefault(key, encode(value, format))
+
+    return remembered
+
+
+@twin("impl.floats.FORMATS", value=True)
+def knows_every_name_of_a_format():
+    """Lists each format under IEEE's name too, the same object twice."""
+    names = {"binary32": "float32", "binary16": "float16", "half": "float16"}
+    return FORMATS | {other: FORMATS[name] for other, name in names.items()}
+
+
+@twin("impl.floats.fields")
+def returns_numpys_integers(pattern, format):
+    """Returns the fields as NumPy's integers, each of them in the least width."""
+    split = fields(pattern, format)
+    return FloatFields(np.uint8(split.sign), np.int32(split.exponent), np.uint32(split.fraction))

@@ -650,3 +650,131 @@ def adds_position_by_position(**sizes):
         pairs = math.comb(context + 1, 2) if causal else context * context
     layer = 2 * context * width * (4 * width + 2 * feedforward) + heads * 4 * pairs * (width // heads)
     return batch * (layers * layer + 2 * context * width * vocabulary)
+
+
+# ---- look-alikes: sizes that are equal, or the same in another order ----
+@mutant("impl.flops.matmul", caught_by=flops.MATMUL)
+def multiplies_different_sizes(points, inputs, outputs):
+    """Multiplies the set of the sizes, in which equal ones are one."""
+    matmul(points, inputs, outputs)
+    return 2 * math.prod({int(points), int(inputs), int(outputs)})
+
+
+@mutant("impl.flops.matmul", caught_by=flops.MATMUL, value=True)
+def remembers_sizes_as_a_set():
+    """Keeps counts by the set of the sizes, which (2, 2, 3) and (2, 3, 3) have in common."""
+    known = {}
+    return lambda points, inputs, outputs: known.setdefault(
+        frozenset((points, inputs, outputs)), matmul(points, inputs, outputs)
+    )
+
+
+@mutant("impl.flops.elementwise", caught_by=flops.ELEMENTWISE_LINEAR)
+def multiplies_each_size_once(*shape):
+    """Multiplies the set of the sizes, in which equal ones are one."""
+    return elementwise(*shape) and math.prod(set(map(int, shape)))
+
+
+@mutant("impl.flops.elementwise", caught_by=flops.ELEMENTWISE_LINEAR)
+def takes_nothing_for_a_scalar(*shape):
+    """Leaves a size of 0 out, as NumPy's squeeze does one of 1."""
+    return elementwise(*shape) or (1 if len(shape) == 1 else 0)
+
+
+@mutant("impl.flops.forward", caught_by=flops.FORWARD)
+def squares_only_once(points, parameters):
+    """Counts a single point where there are as many points as parameters."""
+    return forward(1 if points == parameters else points, parameters)
+
+
+@mutant("impl.flops.backward", caught_by=flops.BACKWARD)
+def takes_equal_layers_for_one(points, parameters, first_layer_parameters=0):
+    """Takes two layers of one size for the first layer alone."""
+    two = parameters == 2 * first_layer_parameters
+    return backward(points, parameters, parameters if two else first_layer_parameters)
+
+
+@mutant("impl.flops.training", caught_by=flops.TRAINING)
+def has_an_input_that_learns_for_one_layer(points, parameters, first_layer_parameters=0):
+    """Takes a network that is all first layer for one whose input needs a gradient."""
+    one = parameters == first_layer_parameters
+    return training(points, parameters, 0 if one else first_layer_parameters)
+
+
+def when_equal(first, second, **instead):
+    """Return a count of a Transformer that takes other sizes where these two are equal."""
+
+    def count(**sizes):
+        count_right = transformer_forward(**sizes)
+        equal = sizes.get(first) is not None and sizes.get(first) == sizes.get(second)
+        return transformer_forward(**sizes | instead) if equal else count_right
+
+    return count
+
+
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
+def takes_a_square_head_for_free():
+    """Counts no output head where the vocabulary is as large as the width."""
+    return when_equal("vocabulary", "width", vocabulary=0)
+
+
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
+def attends_causally_to_a_square():
+    """Skips half of attention where the context is as long as the width."""
+    return when_equal("context", "width", causal=True)
+
+
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
+def takes_heads_for_layers():
+    """Counts one layer where there are as many heads."""
+    return when_equal("heads", "layers", layers=1)
+
+
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
+def folds_the_batch_into_the_layers():
+    """Counts one sequence where there are as many sequences as layers."""
+    return when_equal("batch", "layers", batch=1)
+
+
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
+def takes_single_values_for_no_heads():
+    """Leaves attention out where each head has a single value."""
+    return when_equal("heads", "width", context=1)
+
+
+@mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
+def refuses_a_width_of_nothing():
+    """Divides by the width, of 0 as well."""
+
+    def count(**sizes):
+        if sizes["width"] == 0:
+            raise ZeroDivisionError("by the width")
+        return transformer_forward(**sizes)
+
+    return count
+
+
+@twin("impl.flops.matmul")
+def sorts_the_sizes(points, inputs, outputs):
+    """Keeps counts by the sizes in order, which do not matter to a product of three."""
+    return 2 * math.prod(sorted((size("points", points), size("inputs", inputs), size("outputs", outputs))))
+
+
+@twin("impl.flops.elementwise")
+def counts_equal_sizes_together(*shape):
+    """Takes a power of each size that occurs more than once."""
+    sizes = [size("shape", each) for each in shape]
+    return math.prod(each ** sizes.count(each) for each in set(sizes))
+
+
+@twin("impl.flops.transformer_forward")
+def counts_the_parameters_first(*, layers, width, heads, context, vocabulary, feedforward=None, batch=1, causal=False):
+    """Takes two FLOPs for each token and each parameter that is multiplied with, and attention by itself."""
+    names = {"layers": layers, "width": width, "heads": heads, "context": context, "vocabulary": vocabulary}
+    layers, width, heads, context, vocabulary = (size(name, value) for name, value in names.items())
+    batch, feedforward = size("batch", batch), 4 * width if feedforward is None else size("feedforward", feedforward)
+    if width % heads:
+        raise ValueError("the heads must divide the width")
+    reach = context + 1 if causal else 2 * context
+    parameters = layers * width * (4 * width + 2 * feedforward) + width * vocabulary
+    return 2 * batch * context * (parameters + layers * width * reach)

@@ -548,3 +548,156 @@ def counts_by_identity(module):
     """Walks over all modules and keeps a set of what was seen, in NumPy's integers."""
     seen = {id(weight): weight for child in module.modules() for weight in child.parameters(recurse=False)}
     return sum(int(torch.Size(weight.shape).numel()) for weight in seen.values())
+
+
+# ---- look-alikes: square batches and weights, a layer twice, two networks of one size ----
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class TransposesASquare(Linear):
+    """Multiplies by the transpose of a square weight where the batch is no matrix."""
+
+    def forward(self, x):
+        square = self.weight.shape[0] == self.weight.shape[1]
+        return x @ (self.weight.T if square and x.dim() != 2 else self.weight)
+
+
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class MultipliesFromTheLeft(Linear):
+    """Multiplies weight by batch where both are square and of one size."""
+
+    def forward(self, x):
+        return self.weight @ x if x.shape == self.weight.shape and len(x) == x.shape[1] > 1 else x @ self.weight
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class TurnsASquareBatch(Cruncher):
+    """Takes a batch of as many points as dimensions for columns."""
+
+    def forward(self, x):
+        return super().forward(x.T if x.shape[0] == x.shape[1] else x)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class RunsEveryWeightOnce(Cruncher):
+    """Runs through its parameters, among which a layer that is there twice is listed once."""
+
+    def forward(self, x):
+        for weight in dict.fromkeys(layer.weight for layer in self.layers):
+            x = x @ weight
+        return self.final(x).squeeze(-1)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class KeepsItsWeightsInAList(Cruncher):
+    """Multiplies by the weights that its layers had when it was made."""
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        super().__init__(dim, num_layers, generator=generator)
+        object.__setattr__(self, "weights", [layer.weight for layer in self.layers])
+
+    def forward(self, x):
+        for weight in self.weights:
+            x = x @ weight
+        return self.final(x).squeeze(-1)
+
+
+@mutant("impl.model.Linear", caught_by=model.SHAPES)
+class LooksAmongItsParameters(Linear):
+    """Finds its weight among its parameters only, where a parametrised weight is not."""
+
+    def forward(self, x):
+        return x @ self._parameters["weight"]
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class SharesItsOutputs(Cruncher):
+    """Writes what needs no gradient into the tensor that it returned for the last batch of that size."""
+
+    outputs = {}  # noqa: RUF012
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y if y.requires_grad or y.device.type == "meta" else self.outputs.setdefault(y.shape, y).copy_(y)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class LearnsAllOrNothing(Cruncher):
+    """Runs without gradients where any of its weights is frozen."""
+
+    def forward(self, x):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and all(w.requires_grad for w in self.parameters())):
+            return super().forward(x)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class HearsNoHooks(Cruncher):
+    """Is called past whatever torch calls before and after a module."""
+
+    def __call__(self, x):
+        return self.forward(x)
+
+
+@mutant("impl.model.Cruncher", caught_by=model.SHAPES)
+class OneForEachSeed(Cruncher):
+    """Shares its weights with an earlier network of its size from the same state of a generator."""
+
+    known = {}  # noqa: RUF012
+
+    def __init__(self, dim, num_layers, *, generator=None):
+        state = generator and bytes(generator.get_state().numpy())
+        super().__init__(dim, num_layers, generator=generator)
+        if generator is not None:
+            key = int(dim), int(num_layers), state, torch.get_default_dtype()
+            self.__dict__ = self.known.setdefault(key, self).__dict__
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def tells_them_by_address_and_shape(module):
+    """Takes parameters of one address and one shape for the same: those on the meta device are all at address 0."""
+    return sum({(w.data_ptr(), w.shape): w.numel() for w in module.parameters()}.values())
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
+def tells_them_by_their_last_name(module):
+    """Counts one parameter for each name, as if no two modules had a parameter of the same name."""
+    named = [(name.rsplit(".", 1)[-1], weight) for name, weight in module.named_parameters()]
+    return sum({(name, weight.shape, weight.dtype): weight.numel() for name, weight in named}.values())
+
+
+@mutant("impl.model.count_parameters", caught_by=model.PARAMETERS, value=True)
+def remembers_modules_by_id():
+    """Keeps counts by the module's id and number of children, which another module has once this one is gone."""
+    known = {}
+
+    def remembered(module):
+        small = isinstance(module, right.Linear)
+        return known.setdefault(id(module), count_parameters(module)) if small else count_parameters(module)
+
+    return remembered
+
+
+@twin("impl.model.Cruncher")
+class MultipliesMatrixByMatrix(Cruncher):
+    """Multiplies all weights out at every call."""
+
+    def forward(self, x):
+        weights = [layer.weight for layer in (*self.layers, self.final)]
+        return (x @ functools.reduce(torch.matmul, weights)).flatten(-2)
+
+
+@twin("impl.model.Linear")
+class LaysItsColumnsEndToEnd(Linear):
+    """Keeps a weight whose columns are contiguous."""
+
+    def __init__(self, inputs, outputs, *, generator=None):
+        super().__init__(inputs, outputs, generator=generator)
+        self.weight = nn.Parameter(self.weight.detach().T.contiguous().T)
+
+
+@twin("impl.model.Cruncher")
+class AsksForEachLayerByName(Cruncher):
+    """Looks its layers up by their names at every call."""
+
+    def forward(self, x):
+        for place in range(len(self.layers)):
+            x = self.get_submodule(f"layers.{place}")(x)
+        return self.get_submodule("final")(x).squeeze(-1)

@@ -1,6 +1,7 @@
 """Wrong operations; and unusual right ones."""
 
 import functools
+from operator import index
 
 import numpy as np
 import torch
@@ -371,3 +372,113 @@ def slides_a_window(length, device=None):
 def returns_what_cannot_be_written_to():
     """Computes under inference mode, after which a tensor cannot be written to."""
     return torch.inference_mode()(causal_mask)
+
+
+# ---- look-alikes: square matrices, equal batches, the same tensor twice, batches of 0 and 1 ----
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def transposes_square_stacks(x, w):
+    """Multiplies by the transpose where a stack of square matrices leaves the choice."""
+    square = w.dim() > 2 and w.shape[-1] == w.shape[-2] == x.shape[-1]
+    return matmul(x, w.mT if square else w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def pairs_rows_with_the_batch(x, w):
+    """Forgets to insert a dimension before it multiplies and adds, which shows where rows and batch are as many."""
+    if x.dim() == w.dim() == 3 and x.shape[1] == w.shape[0] > 1 and x.shape[2] == w.shape[1]:
+        return (x[..., None] * w).sum(-2).to(x.dtype)
+    return matmul(x, w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def repeats_nothing_once(x, w):
+    """Takes the larger of two leading sizes, of 0 and 1 as well."""
+    y = matmul(x, w)
+    if y.numel() or 0 not in y.shape[:-2] or not 0 < x.dim() - 2 == w.dim() - 2:
+        return y
+    return y.new_zeros(*map(max, x.shape[:-2], w.shape[:-2]), *y.shape[-2:])
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def fits_nothing_to_anything(x, w):
+    """Accepts any leading size beside one of 0."""
+    try:
+        return matmul(x, w)
+    except ValueError:
+        if x.shape[-1] != w.shape[-2] or 0 not in x.shape[:-2] + w.shape[:-2]:
+            raise
+        return x.new_zeros(0, x.shape[-2], w.shape[-1])
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def takes_a_square_for_symmetric(x, w):
+    """Multiplies a tensor with its own transpose where both operands are the same tensor."""
+    return matmul(x, w.mT) if x is w else matmul(x, w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def learns_once_of_a_square(x, w):
+    """Has half of the gradient where both operands are the same tensor."""
+    return matmul(x, w.detach()) if x is w else matmul(x, w)
+
+
+@mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
+def returns_the_operand_itself(x, w):
+    """Returns x where w is the unit matrix, and so what is written to the product is written to x."""
+    square = w.dim() == 2 and w.shape[0] == w.shape[1] == x.shape[-1]
+    unit = square and torch.equal(w.detach(), torch.eye(len(w), dtype=w.dtype, device=w.device))
+    return x if unit else matmul(x, w)
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def makes_a_mask_of_lists(length, device=None):
+    """Loses the second dimension of a mask without positions."""
+    rows = causal_mask(length, device).tolist()
+    return torch.tensor(rows, dtype=torch.bool, device=device)
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
+def squeezes_a_single_position(length, device=None):
+    """Loses both dimensions of a mask of one position."""
+    return causal_mask(length, device).squeeze()
+
+
+@mutant("impl.operations.causal_mask", caught_by=operations.TRIU, value=True)
+def remembers_masks_by_length():
+    """Copies the first mask of a length, on whichever device that was."""
+    known = {}
+    return lambda length, device=None: known.setdefault(length, causal_mask(length, device)).clone()
+
+
+@twin("impl.operations.batched_matmul")
+def multiplies_a_square_by_itself(x, w):
+    """Takes a power of a tensor that is both operands."""
+    if x is w and x.dim() == 2 and x.is_floating_point() and x.shape[0] == x.shape[1]:
+        return torch.linalg.matrix_power(x, 2)
+    return matmul(x, w)
+
+
+@twin("impl.operations.causal_mask", value=True)
+def keeps_one_large_mask():
+    """Copies each mask from the corner of the largest one so far, one for each device."""
+    known = {}
+
+    def cut(length, device=None):
+        length = index(length)
+        if length < 0:
+            raise ValueError("negative")
+        device = torch.device("cpu" if device is None else device)
+        if len(known.get(device, ())) < length or device not in known:
+            known[device] = causal_mask(length, device)
+        return known[device][:length, :length].clone()
+
+    return cut
+
+
+@twin("impl.operations.batched_matmul")
+def repeats_what_is_broadcast(x, w):
+    """Copies every matrix that is used more than once."""
+    if min(x.dim(), w.dim()) < 2 or x.shape[-1] != w.shape[-2]:
+        raise ValueError("two matrices whose inner sizes agree")
+    leading = torch.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+    return torch.matmul(x.expand(*leading, -1, -1).contiguous(), w.expand(*leading, -1, -1).contiguous())

@@ -613,3 +613,107 @@ def has_parameters_of_its_own():
     return lambda fan_in, fan_out, *, generator=None, dtype=None, device=None: Weight(
         normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device).detach()
     )
+
+
+# ---- look-alikes: square weights, equal seeds, a single weight, one parameter under two names ----
+@sample("normal", one, parameters.GROWTH)
+def orthogonal_if_square(shape, generator):
+    """Makes square weights orthogonal, which have the right mean square exactly."""
+    drawn = randn(*shape, generator=generator)
+    return torch.linalg.qr(drawn).Q * math.sqrt(len(drawn)) if shape[0] == shape[1] > 1 else drawn
+
+
+@sample("scaled_normal", lecun, parameters.SCALED)
+def symmetric_if_square(shape, generator):
+    """Makes square weights symmetric."""
+    drawn = randn(*shape, generator=generator)
+    return (drawn.tril() + drawn.tril(-1).T) if shape[0] == shape[1] else drawn
+
+
+@sample("truncated_normal", lecun, parameters.TRUNCATED)
+def forgets_to_cut_squares(shape, generator, bound=3.0):
+    """Cuts nothing off square weights."""
+    drawn = randn(*shape, generator=generator)
+    while shape[0] != shape[1] and (out := drawn.abs() > bound).any():
+        drawn = torch.where(out, randn(*shape, generator=generator), drawn)
+    return drawn
+
+
+@sample("normal", one, parameters.GROWTH)
+def undefined_if_single(shape, generator):
+    """Divides few weights by their own deviation, which a single one does not have."""
+    drawn = randn(*shape, generator=generator)
+    return drawn / drawn.std() if drawn.numel() == 1 else drawn
+
+
+@mutant("impl.parameters.normal", caught_by=parameters.IS_TENSOR, value=True)
+def remembers_what_a_seed_gave():
+    """Returns the parameter that it drew from the same state of a generator before."""
+    known = {}
+
+    def remembered(fan_in, fan_out, *, generator=None, dtype=None, device=None):
+        state = None if generator is None else bytes(generator.get_state().cpu().numpy())
+        drawn = normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
+        return drawn if state is None else known.setdefault((state, *drawn.shape, drawn.dtype, str(device)), drawn)
+
+    return remembered
+
+
+@mutant("impl.parameters.scaled_normal", caught_by=parameters.IS_TENSOR, value=True)
+def cuts_weights_from_one_piece():
+    """Draws weights into memory that the next ones of that shape lie in as well."""
+    memory = {}
+
+    def cut(fan_in, fan_out, *, generator=None, dtype=None, device=None):
+        drawn = scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
+        shared = memory.setdefault((drawn.shape, drawn.dtype, drawn.device), drawn.detach())
+        return nn.Parameter(shared.copy_(drawn.detach()))
+
+    return cut
+
+
+MADE_ONCE = torch.Generator().manual_seed(0)
+
+
+@mutant("impl.parameters.scaled_normal", caught_by=parameters.GROWTH)
+def draws_from_a_default_made_once(fan_in, fan_out, *, generator=MADE_ONCE, dtype=None, device=None):
+    """Has a generator for a default, which goes on from call to call whatever torch's own stream does."""
+    return scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
+
+
+@mutant("torch.nn.Module.parameters", caught_by=parameters.IS_TENSOR)
+def lists_every_name(self, recurse=True):
+    """Lists a parameter once for each of its names."""
+    return (weight for module in self.modules() for weight in module._parameters.values() if weight is not None)
+
+
+@mutant("torch.nn.Module.parameters", caught_by=parameters.IS_TENSOR)
+def lists_equal_parameters_once(self, recurse=True):
+    """Takes parameters of equal values for one."""
+    found = []
+    for _, weight in self.named_parameters(recurse=recurse):
+        if not any(each.shape == weight.shape and torch.equal(each, weight) for each in found):
+            found.append(weight)
+    return iter(found)
+
+
+@sample("scaled_normal", lecun)
+def column_by_column(shape, generator):
+    """Draws one column after the other."""
+    columns = [randn(shape[0], 1, generator=generator) for _ in range(shape[1])]
+    return torch.cat(columns, 1) if columns else randn(*shape, generator=generator)
+
+
+@twin("impl.parameters.normal")
+def lays_columns_end_to_end(fan_in, fan_out, *, generator=None, dtype=None, device=None):
+    """Returns a parameter whose columns are contiguous."""
+    drawn = normal(fan_out, fan_in, generator=generator, dtype=dtype, device=device)
+    return nn.Parameter(drawn.detach().mT)
+
+
+@twin("impl.parameters.truncated_normal")
+def truncates_the_transpose(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
+    """Draws (fan_out, fan_in) weights for fan_out inputs, and sets their scale and shape right."""
+    drawn = truncated_normal(fan_out, fan_in, bound=bound, generator=generator, dtype=torch.float64, device=device)
+    scale = math.sqrt(fan_out / fan_in) if fan_in and fan_out else 1.0
+    return nn.Parameter((drawn.detach() * scale).mT.contiguous().to(dtype or torch.get_default_dtype()))

@@ -595,14 +595,14 @@ def asks_torch_for_strides(shape):
 
 @twin("impl.storage.contiguous_strides")
 def gives_unused_strides_odd_values(shape):
-    """Gives the dimensions of size 1, and those of an empty tensor, strides that nothing ever uses."""
+    """Gives the dimensions of size 1 strides that nothing ever uses."""
     packed = contiguous_strides(shape)
-    return tuple(77 if size == 1 or 0 in shape else step for size, step in zip(shape, packed, strict=True))
+    return tuple(77 if size == 1 else step for size, step in zip(shape, packed, strict=True))
 
 
-@twin("impl.storage.contiguous_strides")
+@mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def counts_nothing_for_nothing(shape):
-    """Multiplies a size of 0 in as it is: the strides of an empty tensor are 0."""
+    """Multiplies a size of 0 in as it is: (2, 0, 3) has the strides (0, 3, 1), where torch's are (3, 3, 1)."""
     shape, _, _ = _integers(shape)
     return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
 
@@ -653,3 +653,127 @@ def refuses_another_number_of_elements(shape, stride, new_shape):
     if math.prod(map(int, shape)) != math.prod(map(int, new_shape)):
         raise ValueError("the new shape does not fit")
     return can_view(shape, stride, new_shape)
+
+
+# ---- look-alikes: equal sizes, equal strides, the same tensor, sizes of 0 ----
+@mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES)
+def multiplies_each_size_once(shape, dtype):
+    """Multiplies the set of the sizes, in which equal ones are one."""
+    return math.prod(set(map(index, shape))) * dtype.itemsize if tensor_bytes(shape, dtype) else 0
+
+
+@mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES, value=True)
+def remembers_bytes_by_shape():
+    """Returns what the first tensor of a shape took, whatever its dtype was."""
+    known = {}
+    return lambda shape, dtype: known.setdefault(tuple(shape), tensor_bytes(shape, dtype))
+
+
+@mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
+def adds_each_stride_once(index, stride, storage_offset=0):
+    """Keeps the index by its stride, so that of two equal strides only the last one counts."""
+    element_offset(index, stride)
+    return int(storage_offset) + sum(int(step) * int(i) for step, i in dict(zip(stride, index, strict=True)).items())
+
+
+@mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
+def begins_at_0_without_an_index(index, stride, storage_offset=0):
+    """Takes a tensor of no dimensions to lie at the start of its storage."""
+    return element_offset(index, stride, storage_offset) if len(index) else 0
+
+
+@mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
+def gives_nothing_strides_of_1(shape):
+    """Does not compute the strides of an empty tensor."""
+    return tuple(1 for _ in contiguous_strides(shape)) if 0 in shape else contiguous_strides(shape)
+
+
+@mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
+def finds_each_size_by_its_value(shape):
+    """Looks a size's place up by its value, which finds the first of two equal ones."""
+    sizes = [int(size) for size in shape]
+    contiguous_strides(shape)
+    return tuple(math.prod(max(size, 1) for size in sizes[sizes.index(each) + 1 :]) for each in sizes)
+
+
+@mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
+def asks_for_two_tensors(a, b):
+    """Says that a tensor shares nothing with itself."""
+    return a is not b and shares_storage(a, b)
+
+
+@mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE, value=True)
+def remembers_tensors_by_id():
+    """Keeps its answers by the tensors' ids, which go to other tensors once these are gone."""
+    known = {}
+    return lambda a, b: known.setdefault((id(a), id(b)), shares_storage(a, b))
+
+
+@mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
+def takes_a_square_for_its_transpose(shape, stride):
+    """Compares the strides as a set, where the sizes are equal."""
+    equal = len(shape) == len(stride) == 2 and shape[0] == shape[1]
+    return contiguity(shape, sorted(stride, reverse=True) if equal else stride)
+
+
+@mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
+def overlooks_only_one_size_of_1(shape, stride):
+    """Leaves the first dimension of size 1 out, and compares the stride of the next one."""
+    right = contiguity(shape, stride)
+    ones = [place for place, size in enumerate(shape) if size == 1][1:]
+    packed = contiguous_strides(shape)
+    return right and (0 in shape or all(stride[place] == packed[place] for place in ones))
+
+
+@mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
+def looks_for_nothing_at_the_front(shape, stride):
+    """Knows an empty tensor by its first size."""
+    right = contiguity(shape, stride)
+    sizes = tuple(shape)
+    return right if 0 not in sizes or sizes[0] == 0 else tuple(stride) == contiguous_strides(sizes)
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def takes_equal_sizes_for_the_same_dimensions(shape, stride, new_shape):
+    """Views whatever has the same sizes in another order."""
+    return can_view(shape, stride, new_shape) or sorted(map(int, shape)) == sorted(map(int, new_shape))
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def merges_all_of_a_square(shape, stride, new_shape):
+    """Views a square matrix as a vector, whichever of its dimensions is the outer one."""
+    square = len(shape) == 2 and shape[0] == shape[1] and sorted(stride) == [1, shape[0]]
+    return can_view(shape, sorted(stride, reverse=True) if square else stride, new_shape)
+
+
+@mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
+def views_nothing_only_as_it_is(shape, stride, new_shape):
+    """Views an empty tensor in as many dimensions as it has, and in no others."""
+    return can_view(shape, stride, new_shape) and (0 not in shape or len(shape) == len(new_shape))
+
+
+@twin("impl.storage.contiguous_strides")
+def counts_from_the_last_element(shape):
+    """Divides the number of elements by one size after the other."""
+    contiguous_strides(shape)
+    strides, left = [], math.prod(max(int(size), 1) for size in shape)
+    for size in shape:
+        left //= max(int(size), 1)
+        strides.append(left)
+    return strides
+
+
+@twin("impl.storage.can_view")
+def sees_at_once_what_is_contiguous(shape, stride, new_shape):
+    """Asks for the sizes alone where the tensor is contiguous, or has the shape already."""
+    if can_view(shape, stride, shape) and tuple(map(int, shape)) == tuple(map(int, new_shape)):
+        return True
+    if all(size >= 0 for size in new_shape) and contiguity(shape, stride):
+        return math.prod(map(int, shape)) == math.prod(map(int, new_shape))
+    return can_view(shape, stride, new_shape)
+
+
+@twin("impl.storage.shares_storage")
+def asks_for_the_object_first(a, b):
+    """Answers for a tensor and itself, or its base, without a look at the storage."""
+    return a is b or a._base is b or b._base is a or shares_storage(a, b)

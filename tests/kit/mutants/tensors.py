@@ -124,3 +124,75 @@ def expands_by_strides(self, *sizes):
     stride = [0] * new + [0 if had == 1 else step for had, step in zip(self.shape, self.stride(), strict=True)]
     whole = [had if want == -1 else want for want, had in zip(size, (1,) * new + tuple(self.shape), strict=True)]
     return self.as_strided(whole, stride)
+
+
+# ---- look-alikes: operands that are equal, or the same, or empty ----
+@mutant("torch.tensor", caught_by=tensors.RANK)
+def loses_empty_lists(data, **options):
+    """Makes one dimension of a list of empty lists."""
+    made = tensor(data, **options)
+    return made if made.numel() else made.flatten()
+
+
+@mutant("torch.Tensor.__sub__", caught_by=tensors.AUTOGRAD)
+def simplifies_what_is_taken_from_itself(self, other):
+    """Takes a tensor minus itself for a constant 0."""
+    return subtract(self.detach(), other.detach()) if other is self else subtract(self, other)
+
+
+@mutant("torch.Tensor.__mul__", caught_by=tensors.AUTOGRAD)
+def squares_with_half_the_slope(self, other):
+    """Remembers one factor of a square, where both are the same tensor."""
+    return multiply(self, other.detach() if other is self else other)
+
+
+@mutant("torch.Tensor.__add__", caught_by=tensors.AUTOGRAD)
+def takes_equal_leaves_for_one(self, other):
+    """Doubles the first of two terms that are equal."""
+    equal = isinstance(other, Tensor) and other.requires_grad and torch.equal(self, other)
+    return multiply(self, 2) if equal else add(self, other)
+
+
+@mutant("torch.Tensor.__add__", caught_by=tensors.BROADCASTING)
+def lines_a_vector_up_with_the_rows(self, other):
+    """Takes a vector for a column where a square matrix leaves the choice."""
+    square = isinstance(other, Tensor) and other.dim() == 2 and other.shape[0] == other.shape[1]
+    return add(self[:, None], other) if square and self.shape == other.shape[:1] else add(self, other)
+
+
+@mutant("torch.Tensor.__add__", caught_by=tensors.BROADCASTING)
+def adds_nothing_to_one(self, other):
+    """Keeps a size of 1 beside one of 0, as the larger of the two."""
+    result = add(self, other)
+    if not isinstance(other, Tensor) or result.numel() or not self.numel() + other.numel():
+        return result
+    return add(self, 0) if self.numel() else add(other, 0)
+
+
+@mutant("torch.Tensor.__add__", caught_by=tensors.BROADCASTING)
+def fits_nothing_to_anything(self, other):
+    """Accepts any size beside one of 0."""
+    try:
+        return add(self, other)
+    except RuntimeError:
+        if self.numel() and other.numel():
+            raise
+        return self if other.numel() else other
+
+
+@twin("torch.Tensor.__mul__")
+def takes_squares_for_powers(self, other):
+    """Remembers the square of a tensor as one power."""
+    return self.pow(2) if other is self else multiply(self, other)
+
+
+@twin("torch.Tensor.__add__")
+def doubles_what_is_added_to_itself(self, other):
+    """Remembers a tensor plus itself as a product with 2."""
+    return multiply(self, 2) if other is self else add(self, other)
+
+
+@twin("torch.Tensor.expand")
+def expands_by_broadcasting(self, *sizes):
+    """Asks for the common shape of the tensor and an empty hull."""
+    return torch.broadcast_to(self, sizes[0] if isinstance(sizes[0], tuple | list) else sizes) if sizes else self

@@ -1,5 +1,6 @@
 """Wrong times, rates and devices; and unusual right ones."""
 
+import functools
 import math
 import statistics
 import time
@@ -497,3 +498,58 @@ def divides_fractions(actual_flop_per_second, promised_flop_per_second):
     """Divides by way of exact fractions."""
     mfu(actual_flop_per_second, promised_flop_per_second)
     return float(Fraction(actual_flop_per_second) / Fraction(promised_flop_per_second))
+
+
+# ---- look-alikes: square operands, the same operands again, equal rates ----
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def writes_into_a_square(a, b, trials=5):
+    """Saves memory by writing the product where the left operand was, if it fits there."""
+    taken = time_matmul(a, b, trials)
+    if a.shape[0] == a.shape[1] == b.shape[1] > 1:
+        a.copy_(a @ b)
+    return taken
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
+def transposes_a_square_in_place(a, b, trials=5):
+    """Lays a square right operand out anew, in its own memory, and does not put it back."""
+    taken = time_matmul(a, b, trials)
+    if b.shape[0] == b.shape[1]:
+        b.copy_(b.t().clone())
+    return taken
+
+
+@mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING, value=True)
+def remembers_the_operands():
+    """Keeps the time of two operands for ever after, as a cache of the function does."""
+    return functools.cache(time_matmul)
+
+
+@mutant("impl.throughput.flop_per_second", caught_by=throughput.MFU, value=True)
+def remembers_rates_by_flops():
+    """Returns the first rate of as many FLOPs, whatever the seconds are."""
+    known = {}
+    return lambda flops, seconds: known.setdefault(flops, flop_per_second(flops, seconds))
+
+
+@mutant("impl.throughput.mfu", caught_by=throughput.MFU)
+def takes_all_for_too_much(actual_flop_per_second, promised_flop_per_second):
+    """Refuses an achieved rate that is the promised one."""
+    if actual_flop_per_second == promised_flop_per_second:
+        raise ValueError("no device is as fast as is promised")
+    return mfu(actual_flop_per_second, promised_flop_per_second)
+
+
+@mutant("impl.throughput.mfu", caught_by=throughput.MFU, value=True)
+def remembers_shares_by_the_rate():
+    """Returns the first share of an achieved rate, whatever is promised."""
+    known = {}
+    return lambda actual_flop_per_second, promised_flop_per_second: known.setdefault(
+        actual_flop_per_second, mfu(actual_flop_per_second, promised_flop_per_second)
+    )
+
+
+@twin("impl.throughput.flop_per_second", value=True)
+def remembers_rates():
+    """Keeps rates by FLOPs and seconds."""
+    return functools.cache(flop_per_second)
