@@ -6,9 +6,12 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from torch import nn
+from torch.nn.utils import parametrize
+from torch.optim.swa_utils import AveragedModel
 
 from spec import bounds
 from spec import strategies as st
@@ -82,6 +85,10 @@ def flat(module):
 
 
 @verifies(model.SHAPES)
+@example(points=3, dim=3, num_layers=3, seed=0)
+@example(points=1, dim=1, num_layers=1, seed=0)
+@example(points=1, dim=4, num_layers=0, seed=0)
+@example(points=0, dim=2, num_layers=2, seed=0)
 @given(points=st.sizes_with_zero, dim=st.sizes, num_layers=st.up_to_three, seed=st.seeds)
 def test_a_batch_is_multiplied_through_the_layers(impl, evidence, device, points, dim, num_layers, seed):
     """The output is x·W₁·…·w exactly, of shape (B,), whatever the weights are now; so are all gradients."""
@@ -134,6 +141,117 @@ def test_a_dozen_layers_keep_their_order(impl, evidence, device):
 
 
 @verifies(model.SHAPES)
+def test_a_layer_that_is_there_twice_multiplies_twice(impl, evidence, device):
+    """Layers that share a weight all multiply by it, and its gradient is the sum of theirs."""
+    for share in (lambda layers: layers.__setitem__(2, layers[0]), lambda layers: tie(layers[2], layers[0])):
+        network = impl.model.Cruncher(3, 4, generator=seeded(1)).to(device)
+        share(network.layers)
+        filled(network)
+        x = small_integers(4, 3, device=device)
+        weights = [layer.weight for layer in (*network.layers, network.final)]
+        predicted, _, *slopes = map(torch.as_tensor, through(exactly(x), [exactly(weight) for weight in weights]))
+        y = network(x)
+        evidence.equal(y.detach().cpu(), predicted.float(), unit="as the output")
+        y.sum().backward()
+        evidence.equal(gradient(weights[0]), (slopes[0] + slopes[2]).float(), unit="as the shared weight's gradient")
+
+
+def tie(layer, other):
+    """Give a layer another one's weight."""
+    layer.weight = other.weight
+
+
+def assigned(network, weights):
+    """Bind each layer's weight to a new parameter."""
+    for layer, weight in zip((*network.layers, network.final), weights, strict=True):
+        layer.weight = nn.Parameter(weight.clone())
+    return network
+
+
+def loaded(network, weights):
+    """Load new parameters in the place of the old ones."""
+    network.load_state_dict(dict(zip(names(len(weights) - 1), weights, strict=True)), strict=False, assign=True)
+    return network
+
+
+def called_with(network, weights):
+    """Call the network with other weights than its own."""
+    return partial(torch.func.functional_call, network, dict(zip(names(len(weights) - 1), weights, strict=True)))
+
+
+class Put(nn.Module):
+    """Computes a weight that is always the same."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+    def forward(self, _):
+        return self.weight
+
+
+def parametrized(network, weights):
+    """Let each layer's weight be computed from what it was."""
+    for layer, weight in zip((*network.layers, network.final), weights, strict=True):
+        parametrize.register_parametrization(layer, "weight", Put(weight))
+    return network
+
+
+@verifies(model.SHAPES)
+def test_weights_may_be_put_in_the_place_of_others(impl, evidence, device):
+    """Assigned, loaded, computed or given with the call, the weights of the moment are those that count."""
+    x = small_integers(4, 3, start=2, device=device)
+    weights = [small_integers(3, columns, start=7 * columns + place) for place, columns in enumerate((3, 3, 1))]
+    predicted, *_ = map(torch.as_tensor, through(exactly(x), [exactly(weight) for weight in weights]))
+    for way in (assigned, loaded, called_with, parametrized):
+        network = impl.model.Cruncher(3, 2, generator=seeded(1)).to(device)
+        network(x)
+        call = way(network, [weight.to(device) for weight in weights])
+        evidence.equal(call(x).detach().cpu(), predicted.float(), unit="as the output", way=way.__name__)
+
+
+@verifies(model.SHAPES)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode], ids=lambda mode: mode.__name__)
+def test_an_output_stays_as_it_is(impl, evidence, device, mode):
+    """Without gradients too, each batch of one size has an output of its own, which later ones leave alone."""
+    networks = [impl.model.Cruncher(3, 1, generator=seeded(1)).to(device) for _ in range(2)]
+    filled(networks[1])
+    x = small_integers(4, 3, device=device)
+    predicted = [network(x).detach().clone() for network in networks]
+    with mode():
+        outputs = [network(x) for network in networks]
+        networks[0](-x)
+    for output, expected in zip(outputs, predicted, strict=True):
+        evidence.equal(output, expected, unit="as the output, after others")
+
+
+@verifies(model.SHAPES)
+def test_what_is_frozen_lets_gradients_through(impl, evidence, device):
+    """A weight that requires no gradient gets none, and leaves those of the others as they are."""
+    x = small_integers(4, 3, start=1, device=device)
+    for frozen in range(3):
+        network = impl.model.Cruncher(3, 2, generator=seeded(1)).to(device)
+        _, _, *slopes = map(torch.as_tensor, through(exactly(x), filled(network)))
+        in_order(network)[frozen].requires_grad_(False)
+        network(x).sum().backward()
+        for place, (weight, slope) in enumerate(zip(in_order(network), slopes, strict=True)):
+            expected = None if place == frozen else slope.float()
+            evidence.equal(gradient(weight), expected, unit="as the gradient", of=names(2)[place], frozen=frozen)
+
+
+@verifies(model.SHAPES)
+def test_hooks_are_called(impl, evidence, device):
+    """What is hung onto the network or a layer sees the batch before it and the output after it, and may change both."""
+    x = small_integers(4, 3, device=device)
+    for module in (impl.model.Cruncher(3, 1, generator=seeded(1)), impl.model.Linear(3, 2, generator=seeded(1))):
+        filled(module.to(device))
+        predicted = module(-x).detach() + 1
+        module.register_forward_pre_hook(lambda module, batch: (-batch[0],))
+        module.register_forward_hook(lambda module, batch, output: output + 1)
+        evidence.equal(module(x).detach(), predicted, unit="as the output", of=type(module).__name__)
+
+
+@verifies(model.SHAPES)
 @given(points=st.sizes, dim=st.widths, num_layers=st.up_to_three, seed=st.seeds)
 def test_fresh_weights_only_multiply(impl, evidence, device, points, dim, num_layers, seed):
     """With the weights it starts from, the output is their product with the batch, within rounding."""
@@ -147,6 +265,8 @@ def test_fresh_weights_only_multiply(impl, evidence, device, points, dim, num_la
 
 
 @verifies(model.SHAPES)
+@example(sizes=(4, 4))
+@example(sizes=(1, 1))
 @given(sizes=st.linear_sizes)
 def test_a_linear_layer_multiplies_the_last_dimension(impl, evidence, device, sizes):
     """(…, inputs) becomes (…, outputs) for any leading dimensions, none and empty ones included, gradients too."""
@@ -286,6 +406,10 @@ def test_every_parameter_counts_once(impl, evidence):
     counts(outer, 15 + 7 + 1 + 15 + 5 + 36, unit="parameters, some of a Cruncher's")
     outer.huge = nn.Parameter(torch.empty(2**31, 2**24 + 1, device="meta"))
     counts(outer, 79 + 2**55 + 2**31, unit="parameters, more than 53 bits count")
+    outer.alike = nn.Parameter(torch.empty(2**31, 2**24 + 1, device="meta"))
+    counts(outer, 79 + 2**56 + 2**32, unit="parameters, two of them without an address")
+    for inputs in range(1, 21):  # A module may get the id of one that is gone.
+        counts(impl.model.Linear(inputs, 3, generator=seeded(1)), 3 * inputs, unit="parameters of a layer")
 
 
 class WithBias(nn.Module):
@@ -360,17 +484,21 @@ def test_an_optimizer_moves_every_layer_of_cruncher(impl, evidence, dim, num_lay
 @verifies(model.MODULE_LIST)
 @given(seed=st.seeds)
 def test_a_state_dict_holds_all_there_is(impl, evidence, seed):
-    """A network that loads another one's state_dict, and a deep copy, give its output and share none of its weights."""
+    """A network that loads another one's state_dict, a copy and one from the same seed give its output on their own."""
     build = partial(impl.model.Cruncher, 5, 2)
-    network, loaded = build(generator=seeded(seed)), build(generator=seeded(seed + 1))
+    network, loaded, alike = (build(generator=seeded(each)) for each in (seed, seed + 1, seed))
     loaded.load_state_dict(network.state_dict())
-    copied = copy.deepcopy(network)
+    others = {"loaded one": loaded, "copy": copy.deepcopy(network), "average": AveragedModel(network), "alike": alike}
     x = small_integers(3, 5, start=seed % 7)
     y = network(x).detach()
     evidence.equal(loaded(x).detach(), y, unit="after load_state_dict")
     filled(network)
-    evidence.equal(loaded(x).detach(), y, unit="as the loaded one's, whatever became of the first")
-    evidence.equal(copied(x).detach(), y, unit="as the copy's, whatever became of the first")
+    for name, other in others.items():
+        evidence.equal(other(x).detach(), y, unit="as the output, whatever became of the first", of=name)
+    others["average"].update_parameters(network)  # the first one replaces what was copied
+    evidence.equal(
+        others["average"](x).detach(), network(x).detach(), unit="as the average's output, brought up to date"
+    )
 
 
 @verifies(model.DEVICE)

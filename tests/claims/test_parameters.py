@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from hypothesis import given, reject, settings
+from hypothesis import example, given, reject, settings
 from torch import nn
 
 from spec import bounds
@@ -79,6 +79,12 @@ def test_a_parameter_is_a_tensor_that_its_module_lists(evidence, device, sizes):
     evidence.equal(nn.Parameter(values).data, values, unit="as its data")
     frozen = nn.Parameter(values, requires_grad=False)
     evidence.equal(frozen.requires_grad, False, unit="as what was asked for")
+    module = nn.Module()
+    module.first = module.again = nn.Parameter(values)
+    module.alike = nn.Parameter(values.clone())
+    names = {id(weight): name for name, weight in vars(module)["_parameters"].items() if name != "first"}
+    listed = [names[id(weight)] for weight in module.parameters()]
+    evidence.equal(listed, ["again", "alike"], unit="as what a module lists of one under two names and of one alike")
 
 
 def is_parameter(evidence, weights, **inputs):
@@ -108,6 +114,12 @@ def test_weights_are_parameters(impl, evidence, device):
             evidence.equal(weights.device.type, device.type, unit="device", **inputs)
             (weights.sum() * 2).backward()
             evidence.equal(weights.grad, torch.full_like(weights.data, 2.0), unit="as the gradient", **inputs)
+            before = weights.detach().clone()
+            alike = draw(3, 2, generator=seeded(1, device), dtype=dtype, device=device)
+            alike.data.zero_()
+            evidence.equal(weights.data, before, unit="once another one, drawn alike, has changed", **inputs)
+            single = draw(1, 1, generator=seeded(1, device), dtype=dtype, device=device)
+            evidence.equal(bool(single.isfinite().all()), True, unit="for a single weight that is finite", **inputs)
 
 
 @verifies(parameters.IS_TENSOR)
@@ -233,6 +245,7 @@ def outputs_vary(evidence, draw, fan_in, seed, device, growth):
 
 
 @verifies(parameters.GROWTH)
+@example(shape=(90, 90), dtype=torch.float32, seed=0)
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, seed=st.seeds)
 def test_normal_weights_are_standard_normal(impl, evidence, device, shape, dtype, seed):
     """`normal` weights are independent and standard normal, the same ones from the same state of a generator."""
@@ -261,6 +274,7 @@ def test_without_a_generator_weights_come_from_torchs_own_stream(impl, evidence,
 
 
 @verifies(parameters.SCALED)
+@example(shape=(90, 90), dtype=torch.float32, seed=0)
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, seed=st.seeds)
 def test_scaled_weights_have_a_deviation_of_one_over_the_root_of_fan_in(impl, evidence, device, shape, dtype, seed):
     """`scaled_normal` weights times √fan_in are independent and standard normal, whatever fan_out is."""
@@ -289,6 +303,7 @@ def test_many_normal_weights(impl, evidence, device, seed):
     are_spread(evidence, values, torch.float32)
     are_distributed(evidence, values[::4], torch.float32)
     norms_vary(evidence, values)
+    norms_vary(evidence, standardised(draw(128, 128), 1.0))
     are_not_adjusted(evidence, partial(draw, 4, 32), 1.0)
 
 
@@ -302,6 +317,7 @@ def test_many_scaled_weights(impl, evidence, device, seed):
     are_spread(evidence, values, torch.float32)
     are_distributed(evidence, values[::4], torch.float32)
     norms_vary(evidence, values)
+    norms_vary(evidence, standardised(draw(128, 128), 1 / math.sqrt(128)))
     are_not_adjusted(evidence, partial(draw, 4, 32), 0.5)
 
 
@@ -350,6 +366,7 @@ def test_the_largest_of_a_million_lies_beyond_four(impl, evidence, device, seed)
 
 
 @verifies(parameters.TRUNCATED)
+@example(shape=(90, 90), dtype=torch.float32, bound=3.0, seed=0)
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, bound=st.cuts, seed=st.seeds)
 def test_truncated_weights_lie_within_the_bound(impl, evidence, device, shape, dtype, bound, seed):
     """`truncated_normal` weights are independent and normal, given that none lies beyond bound/√fan_in."""

@@ -630,16 +630,14 @@ def symmetric_if_square(shape, generator):
     return (drawn.tril() + drawn.tril(-1).T) if shape[0] == shape[1] else drawn
 
 
-@sample("truncated_normal", lecun, parameters.TRUNCATED)
-def forgets_to_cut_squares(shape, generator, bound=3.0):
+@mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
+def forgets_to_cut_squares(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
     """Cuts nothing off square weights."""
-    drawn = randn(*shape, generator=generator)
-    while shape[0] != shape[1] and (out := drawn.abs() > bound).any():
-        drawn = torch.where(out, randn(*shape, generator=generator), drawn)
-    return drawn
+    cut = math.inf if fan_in == fan_out and bound > 0 else bound
+    return truncated_normal(fan_in, fan_out, bound=cut, generator=generator, dtype=dtype, device=device)
 
 
-@sample("normal", one, parameters.GROWTH)
+@sample("normal", one, parameters.IS_TENSOR)
 def undefined_if_single(shape, generator):
     """Divides few weights by their own deviation, which a single one does not have."""
     drawn = randn(*shape, generator=generator)
