@@ -1,5 +1,7 @@
 """Operations on tensors whose dimensions have names (§2.2.3)."""
 
+from operator import index
+
 from einops import einsum, rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
@@ -28,8 +30,9 @@ def split_heads(x: Float[Tensor, "... total"], heads: int) -> Float[Tensor, "...
     """Split the last dimension into heads, without copying: (… (heads hidden)) → (… heads hidden).
 
     Head h is the h-th run of `hidden` values. Raises ValueError where `heads` is not positive or does not divide
-    the size.
+    the size, TypeError where it is not an integer.
     """
+    heads = index(heads)
     if heads < 1 or x.shape[-1] % heads:
         raise ValueError(f"{heads} heads do not divide a dimension of {x.shape[-1]}")
     return rearrange(x, "... (heads hidden) -> ... heads hidden", heads=heads)

@@ -105,8 +105,9 @@ def decode(pattern: int, format: FloatFormat) -> float:
 def encode(value: float, format: FloatFormat) -> int:
     """Return the bit pattern of the value nearest to `value`; of two as near, the one with an even pattern.
 
-    What rounds beyond the largest value becomes an infinity, or NaN in a format without. Raises TypeError for
-    what is not a number.
+    What rounds beyond the largest value becomes an infinity, or NaN in a format without. A number of another type than
+    float is converted to one first: an integer of more than 53 bits may so be rounded twice.
+    Raises TypeError for what is not a real number, OverflowError for one that float() refuses as too large.
     """
     sign = (math.copysign(1, value) < 0) << format.bits - 1
     top = (1 << format.bits - 1) - 1  # all ones: NaN in every format

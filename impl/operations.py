@@ -13,9 +13,9 @@ __all__ = ["batched_matmul", "causal_mask"]
 def batched_matmul(x: Tensor, w: Tensor) -> Tensor:
     """Multiply matrices, one pair for every index of the leading dimensions: (…, m, k) @ (…, k, n) → (…, m, n).
 
-    Leading dimensions broadcast, and gradients flow to both operands, whose dtype the product has. Raises ValueError
-    where an operand is not at least a matrix, where the inner sizes differ, and where the leading dimensions do not
-    broadcast.
+    Leading dimensions broadcast, and gradients flow to both operands, whose dtype the product has. The product is a new
+    tensor. Raises ValueError where an operand is not at least a matrix, where the inner sizes differ, and where the
+    leading dimensions do not broadcast.
     """
     if x.dim() < 2 or w.dim() < 2 or x.shape[-1] != w.shape[-2]:
         raise ValueError(f"{tuple(x.shape)} @ {tuple(w.shape)}: the inner sizes of two matrices must agree")

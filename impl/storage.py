@@ -31,7 +31,8 @@ def element_offset(index: Sequence[int], stride: Sequence[int], storage_offset: 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides, in elements, of a tensor that lies in its storage row by row without a gap.
 
-    A step along a dimension passes over everything in the dimensions after it; (4, 4) gives (4, 1).
+    A step along a dimension passes over everything in the dimensions after it, where a size of 0 counts as 1, as in
+    torch: (4, 4) gives (4, 1), and (2, 0, 3) gives (3, 3, 1).
     Raises ValueError for a negative size, TypeError for what is not an integer.
     """
     sizes = _sizes(shape)

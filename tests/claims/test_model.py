@@ -241,7 +241,7 @@ def test_what_is_frozen_lets_gradients_through(impl, evidence, device):
 
 @verifies(model.SHAPES)
 def test_hooks_are_called(impl, evidence, device):
-    """What is hung onto the network or a layer sees the batch before it and the output after it, and may change both."""
+    """What is hung onto the network or a layer sees the batch and the output, and may change both."""
     x = small_integers(4, 3, device=device)
     for module in (impl.model.Cruncher(3, 1, generator=seeded(1)), impl.model.Linear(3, 2, generator=seeded(1))):
         filled(module.to(device))

@@ -355,6 +355,9 @@ def test_a_transposed_row_or_column_is_still_contiguous(evidence, device):
 
 
 @verifies(storage.TRANSPOSE_CONTIGUITY)
+@example(layout=Layout((1, 1, 3), (7, 9, 1)))
+@example(layout=Layout((2, 0, 0), (5, 5, 5)))
+@example(layout=Layout((3, 3), (1, 3)))
 @given(layout=st.layouts)
 def test_contiguity_is_what_torch_says(impl, evidence, layout):
     """is_contiguous agrees with torch for any shape and strides, and for those that hardly differ."""
