@@ -215,14 +215,15 @@ def test_weights_may_be_put_in_the_place_of_others(impl, evidence, device):
 def test_an_output_stays_as_it_is(impl, evidence, device, mode):
     """Without gradients too, each batch of one size has an output of its own, which later ones leave alone."""
     networks = [impl.model.Cruncher(3, 1, generator=seeded(1)).to(device) for _ in range(2)]
-    filled(networks[1])
+    weights = [filled(network) for network in networks]
+    networks[1].final.weight.data.mul_(2)
     x = small_integers(4, 3, device=device)
-    predicted = [network(x).detach().clone() for network in networks]
+    once, *_ = map(torch.as_tensor, through(exactly(x), weights[0]))
     with mode():
         outputs = [network(x) for network in networks]
         networks[0](-x)
-    for output, expected in zip(outputs, predicted, strict=True):
-        evidence.equal(output, expected, unit="as the output, after others")
+    for factor, output in enumerate(outputs, start=1):
+        evidence.equal(output.cpu(), (once * factor).float(), unit="as the output, after others")
 
 
 @verifies(model.SHAPES)
@@ -495,10 +496,8 @@ def test_a_state_dict_holds_all_there_is(impl, evidence, seed):
     filled(network)
     for name, other in others.items():
         evidence.equal(other(x).detach(), y, unit="as the output, whatever became of the first", of=name)
-    others["average"].update_parameters(network)  # the first one replaces what was copied
-    evidence.equal(
-        others["average"](x).detach(), network(x).detach(), unit="as the average's output, brought up to date"
-    )
+    others["average"].update_parameters(network)  # the first update replaces what was copied
+    evidence.equal(others["average"](x).detach(), network(x).detach(), unit="as the average's output after an update")
 
 
 @verifies(model.DEVICE)

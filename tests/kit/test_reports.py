@@ -206,9 +206,8 @@ def test_junit_carries_the_evidence(whole):
     (record,) = json.loads(told["test_double"]["evidence"])
     assert (record["measured"], record["predicted"], record["unit"], record["holds"]) == (6, 6, "bytes", True)
     failure = cases["test_tensors"].find("failure").get("message")
-    assert (
-        failure == "[storage.tensors] measured 2×3 float32 tensor element, predicted 3×2 float32 tensor element (exact)"
-    )
+    message = "[storage.tensors] measured 2×3 float32 tensor element, predicted 3×2 float32 tensor element (exact)"
+    assert failure == f"{message}; transposed?"
 
 
 def test_without_asserts_a_wrong_implementation_still_fails(whole):
