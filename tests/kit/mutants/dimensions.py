@@ -357,22 +357,10 @@ def hides_its_gradient_from_itself(q: Queries, k: Keys) -> Scores:
     return q @ (k.detach() if q is k else k).mT
 
 
-@mutant("impl.dimensions.attention_scores", caught_by=dimensions.ELLIPSIS)
-def is_undefined_without_values(q: Queries, k: Keys) -> Scores:
-    """Divides by the hidden size and multiplies by it again, which is NaN where it is 0."""
-    return q @ k.mT / (q.shape[-1] or torch.nan) * q.shape[-1]
-
-
 @mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
 def sums_a_square_from_above(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
     """Sums over the last dimension but one where both have the same size."""
     return x.sum(-2 if x.shape[-2:] == x.shape[-1:] * 2 else -1)
-
-
-@mutant("impl.dimensions.sum_hidden", caught_by=dimensions.ELLIPSIS)
-def means_nothing_times_its_size(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
-    """Multiplies a mean by the size, which is NaN where there is nothing to sum."""
-    return x.sum(-1) if x.shape[-1] else x.mean(-1)
 
 
 @mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
