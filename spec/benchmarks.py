@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from spec.evidence import COLD, Evidence, Json
+from spec.evidence import Evidence, Json
 from spec.hardware import devices, sensors
 from spec.hardware.promises import Promise, Promises
 from spec.instruments import timer
@@ -169,8 +169,8 @@ def within_promise(evidence: Evidence, rate: Rate) -> None:
         if rate.peak.ceiling is not None and rate.flop_per_second <= rate.peak.ceiling:
             evidence.ambiguous(f"{rate.name}: MFU {rate.mfu:.3f}: its clock rose above the published one ({told})")
         evidence.fail(f"measured MFU {rate.mfu:.3f}, predicted at most 1: {TOO_FAST} ({told})")
-    unit = f"MFU {COLD}" if rate.doubt in (UNTIMED, PARALLEL) else "MFU"
-    evidence.at_most(rate.mfu, 1, unit=unit, FLOPs=rate.work.flops, seconds=rate.seconds)
+    cold = rate.doubt in (UNTIMED, PARALLEL)
+    evidence.at_most(rate.mfu, 1, unit="MFU", cold=cold, FLOPs=rate.work.flops, seconds=rate.seconds)
 
 
 def within_bandwidth(evidence: Evidence, rate: Rate) -> None:

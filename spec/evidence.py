@@ -19,7 +19,6 @@ from spec.implementation import ImplementationError
 Json = dict[str, Any]
 Hint = Callable[[], str]  # names a mistake, or nothing
 AMBIGUOUS = "ambiguous: "  # how the reason of an undecided test begins
-COLD = "of a single cold run"  # how the unit of a benchmark ends that is not timed
 SHOWN = 120  # characters of one input or value in a message
 CUT = "…"  # how a text ends that was longer
 OWN = ("deviation", "suspects")  # what a record does not hand on
@@ -34,10 +33,12 @@ class EvidenceError(AssertionError):
 class Record:
     """One measured quantity of one test: how often it was checked, its worst case and its extremes.
 
-    Its values are in the plain form that the report shows: a test may change a tensor after it was checked.
+    `what` names the quantity ("the peak"), `unit` is its unit ("bytes"); either may be empty. The values are in the
+    plain form that the report shows: a test may change a tensor after it was checked.
     """
 
     relation: str
+    what: str
     unit: str
     measured: object = None
     predicted: object = None
@@ -46,6 +47,7 @@ class Record:
     checks: int = 0
     extremes: list[Any] = field(default_factory=list)
     holds: bool = True
+    cold: bool = False
     deviation: float = -math.inf
     suspects: set[str] | None = None  # the mistakes that would explain every failure so far
 
@@ -65,7 +67,7 @@ class Evidence:
     def __init__(self) -> None:
         self.claim = ""
         self.rerun = ""
-        self.records: dict[tuple[str, str], Record] = {}
+        self.records: dict[tuple[str, str, str], Record] = {}
         self.example: Mapping[str, object] = {}
         self.curves: dict[str, Json] = {}
 
@@ -75,14 +77,19 @@ class Evidence:
         self.claim, self.rerun, self.records, self.example, self.curves = claim, rerun, {}, inputs, {}
         yield
 
-    def equal(self, measured: object, predicted: object, *, unit: str = "", **inputs: object) -> None:
+    def equal(self, measured: object, predicted: object, *, what: str = "", unit: str = "", **inputs: object) -> None:
         """Require the very same value; tensors also agree in shape and dtype, and NaN equals NaN."""
         found = compare.difference(measured, predicted)
         if found is None:
-            self._judge("exact", unit, measured, predicted, None, 0.0, inputs)
+            self._judge("exact", what, unit, measured, predicted, None, 0.0, inputs)
         else:
-            measured, predicted, place = found
-            self._judge("exact", unit, measured, predicted, None, math.inf, inputs | place)
+            measured, predicted, element = found
+            self._judge("exact", what, unit, measured, predicted, None, math.inf, inputs | element)
+
+    def true(self, condition: object, statement: str, **inputs: object) -> None:
+        """Require a fact. The statement is a sentence without a full stop: "the gradients are the same objects"."""
+        holds = bool(condition)
+        self._judge("true", statement, "", holds, True, None, 0.0 if holds else math.inf, inputs)
 
     def close(
         self,
@@ -90,6 +97,7 @@ class Evidence:
         predicted: Any,
         *,
         tolerance: Any,
+        what: str = "",
         unit: str = "",
         likely: Hint | None = None,
         **inputs: object,
@@ -98,34 +106,50 @@ class Evidence:
 
         Where that fails, `likely` may name the mistake by computing what it would give.
         """
-        deviation, measured, predicted, tolerance, place = compare.worst(measured, predicted, tolerance)
-        self._judge("within", unit, measured, predicted, tolerance, deviation, inputs | place, likely=likely)
+        deviation, measured, predicted, tolerance, element = compare.worst(measured, predicted, tolerance)
+        self._judge("within", what, unit, measured, predicted, tolerance, deviation, inputs | element, likely=likely)
 
     def at_most(
-        self, measured: float, limit: float, *, unit: str = "", likely: Hint | None = None, **inputs: object
+        self,
+        measured: float,
+        limit: float,
+        *,
+        what: str = "",
+        unit: str = "",
+        cold: bool = False,
+        likely: Hint | None = None,
+        **inputs: object,
     ) -> None:
-        """Require measured ≤ limit; where that fails, `likely` may name the mistake."""
-        self._judge("at most", unit, measured, limit, None, compare.excess(measured, limit), inputs, likely=likely)
+        """Require measured ≤ limit; where that fails, `likely` may name the mistake.
 
-    def at_least(self, measured: float, limit: float, *, unit: str = "", **inputs: object) -> None:
+        `cold` says that the figure is that of a single untimed pass through a benchmark, and tells little.
+        """
+        excess = compare.excess(measured, limit)
+        self._judge("at most", what, unit, measured, limit, None, excess, inputs, cold=cold, likely=likely)
+
+    def at_least(self, measured: float, limit: float, *, what: str = "", unit: str = "", **inputs: object) -> None:
         """Require measured ≥ limit."""
-        self._judge("at least", unit, measured, limit, None, compare.shortfall(measured, limit), inputs)
+        self._judge("at least", what, unit, measured, limit, None, compare.shortfall(measured, limit), inputs)
 
-    def differs(self, measured: object, literal: object, *, unit: str = "", **inputs: object) -> None:
+    def differs(self, measured: object, literal: object, *, what: str = "", unit: str = "", **inputs: object) -> None:
         """Require another value than `literal`, which the notes' wording predicts for this input."""
         found = compare.difference(measured, literal)
         if found is None:
-            self._judge("not", unit, measured, literal, None, math.inf, inputs)
+            self._judge("not", what, unit, measured, literal, None, math.inf, inputs)
         else:
-            measured, literal, place = found
-            self._judge("not", unit, measured, literal, None, 0.0, inputs | place)
+            measured, literal, element = found
+            self._judge("not", what, unit, measured, literal, None, 0.0, inputs | element)
 
     def raises(
-        self, error: type[Exception] | tuple[type[Exception], ...], call: Callable[[], object], **inputs: Any
+        self,
+        error: type[Exception] | tuple[type[Exception], ...],
+        call: Callable[[], object],
+        *,
+        what: str = "",
+        **inputs: object,
     ) -> None:
         """Require that `call()` raises `error`."""
         predicted = " or ".join(kind.__name__ for kind in (error if isinstance(error, tuple) else (error,)))
-        unit = inputs.pop("unit", "")
         try:
             returned, measured, why = call(), "no error", ""
         except (NotImplementedError, ImplementationError):
@@ -133,7 +157,7 @@ class Evidence:
         except Exception as raised:
             measured, why = type(raised).__name__, f": {said}" if (said := " ".join(str(raised).split())) else ""
             if isinstance(raised, error):
-                return self._judge("exact", unit, predicted, predicted, None, 0.0, inputs)
+                return self._judge("raises", what, "", predicted, predicted, None, 0.0, inputs)
         name = called(call)
         if measured != "no error":
             told = f"{name} raises {measured}{why[:SHOWN]} for"
@@ -142,7 +166,9 @@ class Evidence:
         else:
             told = f"{name} accepts"
         ending = f"; it has to raise {predicted}"
-        self._judge("exact", unit, measured, predicted, None, math.inf, inputs, lambda given: f"{told} {given}{ending}")
+        self._judge(
+            "raises", what, "", measured, predicted, None, math.inf, inputs, lambda given: f"{told} {given}{ending}"
+        )
 
     def series(self, name: str, xs: Sequence[float], ys: Sequence[float], *, unit: str = "", along: str = "") -> None:
         """Keep a curve for the report: `ys` in `unit` over `xs` in `along`. A test's later one replaces it by name."""
@@ -166,6 +192,7 @@ class Evidence:
     def _judge(
         self,
         relation: str,
+        what: str,
         unit: str,
         measured: object,
         predicted: object,
@@ -174,12 +201,13 @@ class Evidence:
         extra: Mapping[str, object],
         phrase: Callable[[str], str] | None = None,
         likely: Hint | None = None,
+        cold: bool = False,
     ) -> None:
         """Record a check, and fail where it does not hold: by its sentence or, where there is one, by a phrase."""
         holds = deviation <= 1 if relation == "within" else deviation <= 0
-        record = self.records.get((relation, unit))
+        record = self.records.get((relation, what, unit))
         if record is None:
-            record = self.records[relation, unit] = Record(relation, unit)
+            record = self.records[relation, what, unit] = Record(relation, what, unit, cold=cold)
         record.checks += 1
         value = compare.python(measured)
         if isinstance(value, Real) and not isinstance(value, bool) and value == value:
@@ -200,13 +228,18 @@ class Evidence:
     def _hint(self, record: Record, values: tuple[object, object, object], inputs: Mapping[str, object]) -> str:
         """Name the one mistake that explains this failure of a record, and those that a test met before it."""
         measured, predicted, tolerance = map(compare.python, values)
-        found = hints.suspects(measured, predicted, tolerance, record.unit, inputs, record.suspects)
+        found = hints.suspects(measured, predicted, tolerance, f"{record.what} {record.unit}", inputs, record.suspects)
         record.suspects = found if record.suspects is None else record.suspects & found
         return next(iter(record.suspects)) if len(record.suspects) == 1 else ""
 
 
 def sentence(record: Json) -> str:
     """Say in one line what a record (as JSON) measured: the message grammar of failures and reports."""
+    inputs = given(record["inputs"])
+    ending = f" for {inputs}" if inputs else ""
+    if record["relation"] == "true":
+        return f"it is {'true' if record['measured'] else 'not true'} that {record['what']}{ending}"
+    what = f"{record['what']}: " if record["what"] else ""
     unit = f" {record['unit']}" if record["unit"] else ""
     tolerance = "" if record["tolerance"] is None else f" {show(record['tolerance'])}"
     measured, predicted = show(record["measured"]), show(record["predicted"])
@@ -218,9 +251,9 @@ def sentence(record: Json) -> str:
         "at most": "at most {}",
         "at least": "at least {}",
         "not": "anything but {}",
+        "raises": "{}",
     }[record["relation"]].replace("{}", f"{predicted}{unit}")
-    inputs = given(record["inputs"])
-    return f"measured {measured}{unit}, predicted {bound}" + (f" for {inputs}" if inputs else "")
+    return f"{what}measured {measured}{unit}, predicted {bound}{ending}"
 
 
 def given(inputs: Mapping[str, str]) -> str:

@@ -74,7 +74,7 @@ def _denies(record: Json) -> bool:
     numbers = all(isinstance(value, Real) for value in (measured, predicted))
     same = compare.difference(measured, predicted) is None
     match record["relation"]:
-        case "exact":
+        case "exact" | "true" | "raises":
             return not same
         case "not":
             return same and not str(measured).endswith(CUT)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spec.claim import Standing
-from spec.evidence import COLD, Json, show
+from spec.evidence import Json, show
 from spec.report.verdicts import ABSENT, NOT_RUN, OTHERS, Finding, Verdict
 
 COLOURS = {
@@ -78,16 +78,22 @@ def summary(finding: Finding, verbose: bool) -> str:
 
 def measurement(record: Json) -> str:
     """Say what a record that holds measured, over all its checks: shorter than a failure's sentence."""
+    if record["relation"] == "true":
+        return str(record["what"])
     unit = f" {record['unit']}" if record["unit"] else ""
+    unit += " of a single cold run" if record["cold"] else ""
+    what = f"{record['what']}: " if record["what"] else ""
     measured = _short(record["measured"])
+    if record["relation"] == "raises":
+        return f"{what}raised {measured}, as it has to"
     if record["relation"] == "exact":
         if len(set(record["extremes"])) == 2:
             measured = " to ".join(map(_short, record["extremes"]))
-        return f"{measured}{unit}, as predicted"
+        return f"{what}{measured}{unit}, as predicted"
     predicted = _short(record["predicted"])
     if record["relation"] == "within":
-        return f"{measured} against {predicted}{unit} (within {_short(record['tolerance'])})"
-    return f"{measured}{unit}, {'not' if record['relation'] == 'not' else record['relation']} {predicted}"
+        return f"{what}{measured} against {predicted}{unit} (within {_short(record['tolerance'])})"
+    return f"{what}{measured}{unit}, {'not' if record['relation'] == 'not' else record['relation']} {predicted}"
 
 
 def wording(findings: Sequence[Finding]) -> str:
@@ -121,5 +127,5 @@ def _short(value: object) -> str:
 
 def _telling(record: Json) -> tuple[int, bool, bool]:
     """Rank a record: a deviation tells more than an equality, a number more than a word, and something than nothing."""
-    rank = 0 if record["unit"].endswith(COLD) else {"not": 0, "exact": 1}.get(record["relation"], 2)
+    rank = 0 if record["cold"] else {"not": 0, "raises": 0, "true": 1, "exact": 1}.get(record["relation"], 2)
     return rank, bool(record["extremes"]), record["measured"] != 0

@@ -59,7 +59,7 @@ def test_raises_names_the_errors(evidence):
     both = message(evidence.raises, (TypeError, ValueError), thrower(KeyError()), shape=(3, 5))
     assert both.endswith("; it has to raise TypeError or ValueError")
     kept = record(evidence)
-    assert (kept["relation"], kept["measured"], kept["predicted"]) == ("exact", "KeyError", "TypeError or ValueError")
+    assert (kept["relation"], kept["measured"], kept["predicted"]) == ("raises", "KeyError", "TypeError or ValueError")
 
 
 @pytest.mark.parametrize(
@@ -240,17 +240,35 @@ def test_a_failure_is_the_record_that_stays(evidence):
     assert sentence(kept) == "measured 3, predicted at most 2 for points=2"
 
 
-def test_each_relation_and_unit_is_one_record(evidence):
-    """Checks of one relation in one unit share a record; others have their own."""
+def test_each_relation_and_quantity_is_one_record(evidence):
+    """Checks of one relation, one quantity and one unit share a record; others have their own."""
     for _ in range(3):
         evidence.equal(1, 1, unit="bytes")
         evidence.equal(1, 1, unit="FLOPs")
         evidence.at_most(1, 1, unit="bytes")
+        evidence.at_most(1, 1, what="the peak", unit="bytes")
     assert [(kept["relation"], kept["unit"], kept["checks"]) for kept in evidence.json()] == [
         ("exact", "bytes", 3),
         ("exact", "FLOPs", 3),
         ("at most", "bytes", 3),
+        ("at most", "bytes", 3),
     ]
+
+
+def test_a_quantity_is_named_before_its_value(evidence):
+    """`what` names the quantity, `unit` follows the numbers."""
+    assert message(evidence.equal, 4, 8, what="the peak", unit="bytes", points=2) == (
+        "[flops.matmul] the peak: measured 4 bytes, predicted 8 bytes (exact) for points=2"
+    )
+
+
+def test_a_fact_is_a_sentence(evidence):
+    """A fact that holds is recorded, and one that does not is told as the sentence that is not true."""
+    evidence.true([1], "the list has values")
+    assert record(evidence)["measured"] is True
+    assert message(evidence.true, None, "the gradients are the same objects", step=3) == (
+        "[flops.matmul] it is not true that the gradients are the same objects for step=3"
+    )
 
 
 def test_the_drawn_example_is_shown_before_what_the_test_adds(evidence):
