@@ -4,12 +4,13 @@ import importlib
 import pkgutil
 import re
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
 import impl
 from spec import claims
-from tests.kit import overlay
+from tests.kit import children, overlay
 
 overlay.load()
 for module in pkgutil.iter_modules(impl.__path__):  # imported once, here, for all the forked children
@@ -18,21 +19,25 @@ for module in pkgutil.iter_modules(impl.__path__):  # imported once, here, for a
 ENOUGH = 3  # mutants of a claim that impl takes part in; a claim about the platform alone has at least one
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _children():
+    yield
+    children.close()
+
+
 @pytest.mark.parametrize("wrong", overlay.MUTANTS, ids=lambda wrong: wrong.name)
 def test_a_wrong_implementation_is_caught(wrong):
     """Each claim that the mutant names fails, with a message of its own."""
+    ran = children.judge(wrong, wrong.claims)
     for claim in wrong.claims:
-        chosen = ("-m", f"claim(id={claim!r})", *overlay.modules_of(claim.split(".")[0]))
-        ran = overlay.run(*chosen, overlay=wrong)
-        assert ran.tests, ran.output
-        if not any(test["outcome"] == "failed" for test in ran.tests):  # it may be a matter of time
-            ran = overlay.run("--benchmark-enable", *chosen, overlay=wrong)
-        if {test["outcome"] for test in ran.tests} == {"skipped"}:
-            pytest.skip(f"{claim}: {ran.tests[0]['message']}")
-        messages = [test["message"] for test in ran.tests if test["outcome"] == "failed"]
+        if not ran.messages("failed", claim):  # it may be a matter of what is made at import, or of time
+            ran = children.judge_from_the_start(wrong, [claim], children.TIMED)
+        if ran.outcomes(claim) == {"skipped"}:
+            pytest.skip(f"{claim}: {ran.messages('skipped', claim)[0]}")
+        messages = ran.messages("failed", claim)
         assert messages, f"{claim} does not catch a mutant that {wrong.replacement.__doc__}\n{ran.output}"
         first = messages[0].splitlines()[0]
-        assert first.startswith(f"[{claim}] "), ran.output
+        assert first.startswith(f"[{claim}] "), first
         assert " lacks " not in first, first
         assert "the contract is" not in first, first
         # What the implementation leaves changed or prints, and what it raises, needs no inputs to be understood.
@@ -42,15 +47,15 @@ def test_a_wrong_implementation_is_caught(wrong):
 @pytest.mark.parametrize("right", overlay.TWINS, ids=lambda right: right.name)
 def test_an_unusual_right_implementation_is_accepted(right):
     """No claim of the chapter rejects it."""
-    chapter = right.name.split(".")[0]
-    ran = overlay.run(*overlay.modules_of(chapter), overlay=right)
-    assert ran.tests, ran.output
-    assert not [test["message"] for test in ran.tests if test["outcome"] not in ("passed", "skipped")], ran.output
+    ran = children.judge(right) if right.target.startswith("impl.") else children.judge_from_the_start(right)
+    assert ran.outcomes() <= {"passed", "skipped"}, "\n".join([*ran.messages("failed"), ran.output])
+    assert "passed" in ran.outcomes(), ran.output
 
 
 def test_every_claim_has_its_mutants():
     """A claim that impl takes part in has at least three mutants, and any other at least one."""
-    collected = overlay.run("--collect-only", "tests/claims", "tests/benchmarks")
+    with closing(children.Collected("--collect-only", "tests/claims", "tests/benchmarks")) as every_test:
+        collected = every_test.judge(children.Job())
     implemented = {claim for test in collected.tests if "impl" in test["fixtures"] for claim in test["claims"]}
     named = Counter(claim for wrong in overlay.MUTANTS for claim in wrong.claims)
     every = [claim.id for chapter in claims.load() for claim in chapter.claims]
