@@ -95,11 +95,13 @@ def _load(path: str, model: nn.Module, optimizer: torch.optim.Optimizer, lacks: 
     return 0 if lacks == "step" else int(step)
 
 
-def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, Any]:
-    """Kill saves at the `last` of their file operations, and `timed` in the course of time: what was found after each.
+def kill_saves(package: str, folder: str, last: int, parts: int, timed: int) -> dict[str, Any]:
+    """Kill saves and return what was found after each.
 
-    Also what lay in the folder after one more save, the order in which a save synchronises and renames, and by how many
-    bytes a file has grown from one to the other.
+    They are killed at the `last` of their file operations, at `parts` of the file, which are met in C++ too, where
+    Python sees no operation, and `timed` in the course of time. Also returned are what lay in the folder after one more
+    save, the order in which a save synchronises and renames, and by how many bytes a file has grown from one to the
+    other.
     """
     os.environ |= HIDDEN
     module = importlib.import_module(f"{package}.checkpoint")
@@ -141,13 +143,16 @@ def kill_saves(package: str, folder: str, last: int, timed: int) -> dict[str, An
 
     save(0)()
     interruption.watch(save(1), note)
-    kills: list[Any] = [(interruption.kill_at, moment, name) for moment, name in enumerate(begun)][-last:]
+    operations = list(enumerate(begun))[max(len(begun) - last, 0) :]
+    kills: list[Any] = [(interruption.kill_at, moment, name) for moment, name in operations]
     took = sorted(interruption.duration(save(number)) for number in (1, 0, 1))[1]
     after, _ = found(0, 1)
     if after == "the old one":
         raise RuntimeError("a fork of a process that has saved cannot save")
     if after != "the new one":  # nor will it be when a save is killed
         return {"told": [["nothing", after]], "left": [], "order": [], "late": 0}
+    sizes = [os.path.getsize(path) * n // parts for n in range(parts)]
+    kills += [(interruption.kill_beyond, size, f"byte {size} of a file") for size in sizes]
     kills += [(interruption.kill_after, took * 1.25 * (n + 0.5) / timed, "a while") for n in range(timed)]
     told, before = [], 1
     for number, (kill, moment, name) in enumerate(kills, 2):

@@ -1,9 +1,10 @@
-"""Work on files that is killed at a chosen moment: just before one of its file operations, or after a while.
+"""Work on files that is killed at a chosen moment: just before a file operation, at a byte of a file, or after a while.
 
 The work runs in a fork of this process, which therefore has to be a small one: see `processes`.
 """
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -15,7 +16,8 @@ from typing import Any
 Work = Callable[[], object]
 SYNCS = frozenset(("fsync", "fdatasync", "sync", "synchronised"))
 RENAMES = frozenset(("rename", "replace"))
-# The functions that Python code works on files with. What runs in C or C++ from end to end is one moment.
+# The functions that Python code works on files with. What runs in C or C++ from end to end is one moment of these, and
+# `kill_beyond` ends it in the middle.
 CALLS = SYNCS | RENAMES | {"open", "write", "writelines", "writev", "pwrite", "sendfile", "copy_file_range", "close"}
 CALLS |= {"flush", "truncate", "ftruncate", "link", "symlink", "unlink", "remove"}
 
@@ -40,6 +42,18 @@ def kill_at(work: Work, moment: int) -> None:
         left[0] -= 1
 
     os.waitpid(_fork(lambda: watch(work, count)), 0)
+
+
+def kill_beyond(work: Work, size: int) -> None:
+    """Do the work in a fork, which ends where it would make any file larger than so many bytes, in C or C++ too."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the signal would leave a dump of the process's memory
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        work()
+
+    os.waitpid(_fork(limited), 0)
 
 
 def kill_after(work: Work, seconds: float) -> None:

@@ -369,6 +369,22 @@ def overwrites_the_file(path, model, optimizer, step):
 
 
 @mutant("impl.checkpoint.save", caught_by=checkpoint.CRASH)
+def leaves_the_writing_to_torch(path, model, optimizer, step):
+    """Lets torch.save write over the last checkpoint, in C++, and puts it back only where that raises an error."""
+    before = Path(path).read_bytes() if Path(path).exists() else b""
+    content = load_file(io.BytesIO(content_of(model, optimizer, step)), weights_only=True)
+    try:
+        torch.save(content, path)
+        with open(path, "r+b") as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+            file.write(digest)
+            os.fsync(file.fileno())
+    except BaseException:
+        Path(path).write_bytes(before)
+        raise
+
+
+@mutant("impl.checkpoint.save", caught_by=checkpoint.CRASH)
 def copies_the_finished_file(path, model, optimizer, step):
     """Writes elsewhere, but then copies where it ought to rename."""
     with instead(os, "replace", shutil.copyfile):

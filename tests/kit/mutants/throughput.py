@@ -74,7 +74,7 @@ def takes_the_first_trial_for_a_warm_up(a, b, trials=5):
 def times_an_empty_call(a, b, trials=5):
     """Makes a function of the product and never calls it."""
     _checked(a, b, trials)
-    return timeit.timeit(lambda: lambda: a @ b, number=trials) / trials
+    return timeit.timeit(lambda: lambda: a @ b, timer=time.perf_counter, number=trials) / trials
 
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
@@ -388,15 +388,15 @@ def repeats_with_timeit(a, b, trials=5):
     _checked(a, b, trials)
     if a.device.type != "cpu":
         run()
-    return timeit.timeit(run, number=index(trials)) / trials
+    return timeit.timeit(run, timer=time.perf_counter, number=index(trials)) / trials
 
 
 @twin("impl.throughput.time_matmul")
 def asks_torchs_own_benchmark(a, b, trials=5):
     """Lets torch's benchmark timer do it, on as many threads as there are."""
     _checked(a, b, trials)
-    threads = torch.get_num_threads()
-    stopwatch = torch.utils.benchmark.Timer("a @ b", globals={"a": a, "b": b}, num_threads=threads)
+    options = {"timer": time.perf_counter, "num_threads": torch.get_num_threads()}
+    stopwatch = torch.utils.benchmark.Timer("a @ b", globals={"a": a, "b": b}, **options)
     return stopwatch.timeit(index(trials)).mean
 
 
