@@ -55,16 +55,16 @@ class Machine(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "").split(".")[0]
-        tensors = [value for value in (*args, *(kwargs or {}).values(), result) if type(value) is torch.Tensor]
-        if name == "__get__" or not tensors:  # a property such as `shape`
-            return result
-        self.work(CALL + (self.product(args, result) if name in PRODUCTS else self.passes(tensors)))
-        return result
+        given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Tensor)]
+        if getattr(func, "__name__", "").split(".")[0] in PRODUCTS:
+            self.work(CALL + self.product(given, result))
+        elif isinstance(result, torch.Tensor) and (not result._is_view() or any(result is value for value in given)):
+            self.work(CALL + self.passes([*given, result]))
+        return result  # views, and what is asked of a tensor, take no time
 
-    def product(self, args: tuple[Any, ...], result: torch.Tensor) -> float:
+    def product(self, given: list[torch.Tensor], result: torch.Tensor) -> float:
         """Return the seconds of a product of two matrices: (m·k · k·n · m·n) = (m·k·n)²."""
-        a, b = [value for value in args if isinstance(value, torch.Tensor)][-2:]
+        a, b = given[:2]
         multiplications = (a.numel() * b.numel() * result.numel()) ** 0.5
         return 2 * multiplications / self.rates[a.dtype]
 
