@@ -6,6 +6,7 @@ fork of that interpreter, so that the imports are paid for once.
 
 import contextlib
 import functools
+import importlib
 import inspect
 import json
 import os
@@ -22,8 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 60.0  # A process that has not answered after so many seconds is taken to hang.
+PATIENCE = 300.0  # A process that has not answered after so many seconds is taken to hang.
 PRELUDE: list[str] = []  # Every process runs these statements first.
+PRELOAD = ["numpy", "torch"]  # The interpreter imports these modules once, for all processes.
 
 
 class ProcessError(Exception):
@@ -86,10 +88,10 @@ class Fresh:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(self._folder / "socket"))
         listener.listen()
-        code = "import sys; sys.path[:] = eval(sys.argv[1]); from spec.instruments import processes; processes.serve()"
+        code = "import sys; sys.path[:] = eval(sys.argv[1]); from spec.instruments import processes; processes.serve"
         # The interpreter lives as long as its standard input is open, that is as long as we do.
         self._server = subprocess.Popen(
-            [sys.executable, "-c", code, repr(sys.path)],
+            [sys.executable, "-c", f"{code}({PRELOAD!r})", repr(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env=os.environ | {"SPEC_LISTENER": str(listener.fileno())},
@@ -131,11 +133,10 @@ def fresh() -> Fresh:
     return Fresh()
 
 
-def serve() -> None:
-    """Import torch and NumPy, then fork a process for each request until standard input closes."""
-    import numpy  # noqa: F401
-    import torch  # noqa: F401
-
+def serve(modules: list[str]) -> None:
+    """Import what takes long, then fork a process for each request until standard input closes."""
+    for module in modules:
+        importlib.import_module(module)
     listener = socket.socket(fileno=int(os.environ.pop("SPEC_LISTENER")))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel then removes ended children by itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -6,7 +6,10 @@ import subprocess
 import pytest
 
 from spec.hardware import devices
+from spec.instruments import processes
 from tests.kit.project import ROOT, Project
+
+processes.PRELOAD.append("spec.claim")  # with pytest, which every overlay is made with
 
 
 @pytest.fixture

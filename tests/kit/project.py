@@ -164,7 +164,7 @@ class Project:
         """Run pytest here in a process of its own."""
         command = [sys.executable, *flags, "-m", "pytest", *self._reporting(arguments)]
         done = subprocess.run(
-            command, cwd=self.path, env=self.environment(**environment), capture_output=True, text=True, timeout=100
+            command, cwd=self.path, env=self.environment(**environment), capture_output=True, text=True, timeout=600
         )
         return self._ran(done.returncode, done.stdout, done.stderr)
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import impl
+from spec.instruments import processes
 from spec.profiles import EXAMPLES
 from tests.kit import children, overlay
 from tests.kit.overlay import Overlay
@@ -37,6 +38,7 @@ def chosen(words: Sequence[str]) -> Iterator[Overlay]:
 
 def load() -> None:
     """Import once, for all the forked children, what they are about."""
+    processes.PRELOAD.append("spec.claim")
     overlay.load()
     for module in pkgutil.iter_modules(impl.__path__):
         importlib.import_module(f"impl.{module.name}")

@@ -2,7 +2,6 @@
 
 import math
 import random
-import statistics
 import time
 
 import pytest
@@ -95,11 +94,10 @@ def test_the_device_is_idle_before_and_after(clock, monkeypatch):
 
 
 def test_a_sleep_takes_its_time():
-    """By the machine's own clock a sleep of 20 ms takes at least that, and four times one of 5 ms, roughly."""
+    """By the machine's own clock a sleep of 20 ms takes at least that, and one of 5 ms; a busy machine adds to both."""
     assert time.get_clock_info(timer.clock.__name__).monotonic  # which nobody sets back
     both = timer.compare(lambda: time.sleep(0.02), lambda: time.sleep(0.005), CPU, runs=5, warm_up=0)
-    assert both.first.low >= 0.02
-    assert both.ratio > 1  # a busy machine may stretch the shorter sleep
+    assert (both.first.low >= 0.02, both.second.low >= 0.005) == (True, True)
 
 
 # ---- until the median is known ----
@@ -293,20 +291,13 @@ def test_the_time_until_a_call_returns_and_until_it_is_done(clock, monkeypatch):
     assert timer.queued(run, torch.device("cuda")) == pytest.approx((1.0, 5.0))
 
 
-def test_the_median_is_that_of_torchs_own_benchmark():
-    """A product of 1024 × 1024 matrices takes the same by torch.utils.benchmark within 3%, taken in turn."""
-    a, b = torch.rand(2, 1024, 1024, generator=torch.Generator().manual_seed(0)).unbind()
-    threads = torch.get_num_threads()
-    theirs = torch.utils.benchmark.Timer("a @ b", globals={"a": a, "b": b}, num_threads=threads)
-    ratios = []
-    for _ in range(7):
-        ours = timer.sample({"product": lambda: a @ b}, CPU, budget=0.15)["product"]
-        ratios.append(ours.median / theirs.blocked_autorange(min_run_time=0.15).median)
-    spread = timer.uncertainty(ratios)
-    ratio = statistics.median(ratios)
-    if abs(ratio - 1) > 0.03 and spread > 0.03:
-        pytest.skip(f"ambiguous: on this busy machine the ratio is {ratio:.3f} ± {spread:.3f}")
-    assert ratio == pytest.approx(1.0, abs=0.03)
+def test_the_median_is_that_of_torchs_own_benchmark(clock):
+    """By a clock of ours, runs of five lengths, over and over, have the same median by torch.utils.benchmark."""
+    lengths = [1.0, 1.2, 1.1, 1.4, 1.3]
+    theirs = torch.utils.benchmark.Timer("run()", timer=clock, globals={"run": clock.run("theirs", *lengths * 80)})
+    measured = torch.utils.benchmark.Measurement(1, [theirs.timeit(1).median for _ in range(100)], theirs._task_spec)
+    ours = timer.sample({"run": clock.run("ours", *lengths * 40)}, CPU, budget=100.0)["run"]
+    assert ours.median == pytest.approx(measured.median, rel=0.05)
 
 
 def test_the_threads_come_back():

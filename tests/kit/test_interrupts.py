@@ -15,7 +15,7 @@ from tests.kit.project import BYTES, CONFTEST, DOUBLE, TEST_BYTES, TEST_DOUBLE
 pytest_plugins = ["pytester"]
 jsonschema = pytest.importorskip("jsonschema")
 
-PATIENCE = 60.0  # seconds until a process is taken to hang
+PATIENCE = 600.0  # seconds until a process is taken to hang
 
 
 def validate(report):
