@@ -3,14 +3,17 @@
 PYTHON ?=
 # How many processes run the kit's own tests.
 WORKERS ?= 2
+# What `make chapter` checks.
+CHAPTER ?=
 
 py = .venv/bin/python
 
-.PHONY: help verify test setup clean
+.PHONY: help verify test chapter setup clean
 
 help:
 	@echo 'make verify   check every claim and write a report to report/'
 	@echo 'make test     lint, type-check, check the claims, and test the kit itself'
+	@echo 'make chapter CHAPTER=storage   check one chapter, its wrong implementations included, in seconds'
 	@echo 'make setup    only make .venv, which the two above do when needed'
 	@echo 'make clean    remove .venv, the report and every cache'
 	@echo
@@ -34,6 +37,9 @@ test: setup
 	$(py) -m mypy
 	$(py) -m pytest
 	$(py) -m pytest --assert=rewrite tests/kit -n $(WORKERS)
+
+chapter: setup
+	@$(py) -m tests.kit.chapter '$(CHAPTER)' $(WORKERS)
 
 clean:
 	rm -rf .venv report build *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -64,10 +64,14 @@ def threads():
     return [torch.get_num_threads(), float((torch.ones(600, 600) @ torch.ones(600, 600)).sum())]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fresh():
-    """Give the source of fresh processes."""
-    return processes.fresh()
+    """Give a source of fresh processes that has imported what it does outside the kit's own tests, and no more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "PRELOAD", processes.PRELOAD[:2])
+        source = processes.Fresh()
+    yield source
+    source.close()
 
 
 def test_a_function_is_run_elsewhere(fresh):
