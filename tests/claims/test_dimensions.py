@@ -192,6 +192,7 @@ def test_the_implementation_passes_under_a_checker(impl, evidence, function, fit
 @verifies(dimensions.EINSUM)
 @example(batch=3, seq1=3, hidden=3, seed=0)
 @given(batch=st.small, seq1=st.small, hidden=st.widths, seed=st.seeds)
+@example(batch=2, seq1=3, hidden=2, seed=0)  # two operands of one shape
 def test_einsum_is_the_product_with_the_transpose(impl, evidence, device, batch, seq1, hidden, seed):
     """einsum and impl give the dot product of every row with every row: exactly, or within its bound of rounding."""
     x, y = whole(batch, seq1, hidden, seed=seed), whole(batch, 3, hidden, seed=seed + 1)

@@ -110,6 +110,7 @@ def test_the_lectures_memory_holds_40e9_parameters(impl, evidence):
 @example(memory=(16, 16))
 @example(memory=(16, 4))
 @example(memory=(15, 16))
+@example(memory=(2**53 + 1, 1))  # not a float64
 def test_the_largest_model_fits_and_one_parameter_more_does_not(impl, evidence, memory):
     """The quotient is rounded down without an error, for integers beyond 2⁵³ and fractions of a byte too."""
     memory, each = memory
