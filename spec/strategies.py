@@ -202,7 +202,6 @@ up_to_two = st.integers(0, 2)
 
 # ---- data ----
 token_dtypes = st.sampled_from(tuple(map(np.dtype, ("u2", "u1", "i1", "i2", "i4", "u4", ">u2", ">i4", "i8", "u8"))))
-token_sources = st.sampled_from(("list", "iterator", "array", "every second of an array", "tuple of NumPy integers"))
 # Where between the least and the largest id of a dtype, in 64ths.
 fractions = st.lists(st.integers(0, 64), min_size=1, max_size=40)
 windows = st.tuples(st.integers(1, 12), st.integers(0, 8), st.integers(0, 9))  # length, further starts, batch size

@@ -30,6 +30,29 @@ def wraps_ids_that_do_not_fit(path, tokens, dtype=np.uint16):
 
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def refuses_iterators(path, tokens, dtype=np.uint16):
+    """Asks for the length of what it is given."""
+    if len(tokens) >= 0:
+        write_tokens(path, tokens, dtype)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def takes_pythons_integers_only(path, tokens, dtype=np.uint16):
+    """Refuses NumPy's integers one by one, though not an array of them."""
+    if isinstance(tokens, tuple) and not all(type(id) is int for id in tokens):
+        raise TypeError("not an integer")
+    write_tokens(path, tokens, dtype)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
+def writes_what_lies_between(path, tokens, dtype=np.uint16):
+    """Writes an array's memory from its beginning on, whatever its strides."""
+    if isinstance(tokens, np.ndarray) and tokens.base is not None:
+        tokens = tokens.base[: len(tokens)]
+    write_tokens(path, tokens, dtype)
+
+
+@mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def writes_a_header(path, tokens, dtype=np.uint16):
     """Writes a .npy file, whose header a raw reader takes for tokens."""
     write_tokens(path, tokens, dtype)
