@@ -131,6 +131,7 @@ def test_one_four_nine(evidence, device):
 
 @verifies(operations.TRIU)
 @given(leading=st.leading_sizes, sizes=st.matrix_sizes, diagonal=st.diagonals, dtype=st.triangle_dtypes)
+@example(leading=(2,), sizes=(3, 4, 1), diagonal=0, dtype=torch.float32)  # there is something below the diagonal
 def test_triu_keeps_what_lies_on_or_above_the_diagonal(evidence, device, leading, sizes, diagonal, dtype):
     """Element (i, j) is kept where j ≥ i + diagonal; elsewhere it is 0, even where it was infinite."""
     shape = (*leading, *sizes[:2])
@@ -181,6 +182,7 @@ def test_a_mask_needs_a_length(impl, evidence):
 @verifies(operations.MATMUL_SHAPE)
 @given(sizes=st.matrix_sizes)
 @example(sizes=(16, 32, 2))
+@example(sizes=(2, 0, 3))
 def test_a_product_has_the_rows_of_the_first_and_the_columns_of_the_second(evidence, device, sizes):
     """(m, k) @ (k, n) is (m, n), all zeros where k is 0; inner sizes that differ raise, 1 among them."""
     rows, inner, columns = sizes
