@@ -412,21 +412,21 @@ def test_each_parameter_moves_once_by_its_groups_options(impl, evidence, device,
 @verifies(optimizer.GROUPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_with_shared_frozen_and_unused_parameters(impl, evidence, device, name):
-    """A parameter that two layers share is held and moved once; frozen and unused ones are held and stay."""
+    """A parameter that two layers share is held and moved once; frozen and unused ones stay, and those after move."""
     draw = Draw(5, device)
-    model = products(draw, *[(3, 3)] * 4)
+    model = products(draw, *[(3, 3)] * 5)
     model[1].weight = model[0].weight
     model[2].weight.requires_grad_(False)
     x = draw.tensor((2, 3), torch.float32)
-    parameters = [model[0].weight, model[2].weight, model[3].weight]
+    parameters = [model[0].weight, model[2].weight, model[3].weight, model[4].weight]
     stepping = getattr(impl.optimizer, name)(model.parameters())
     held = [places_of(parameters, group) for group in stepping.param_groups]
-    evidence.equal(held, [[0, 1, 2]], unit="as the parameters of each group")
+    evidence.equal(held, [[0, 1, 2, 3]], unit="as the parameters of each group")
     followed = [Followed(parameter, **NOTHING[name]) for parameter in parameters]
     moves(evidence, followed, stepping.step)  # none, as there is no gradient yet
     for _ in range(3):
         stepping.zero_grad()
-        model[2](model[1](model[0](x))).sum().backward()
+        model[4](model[2](model[1](model[0](x)))).sum().backward()
         moves(evidence, followed, stepping.step)
     evidence.equal(model[0].weight is model[1].weight, True, unit="that it is shared")
 
