@@ -72,6 +72,7 @@ def stepped(module, optimizer):
 
 @verifies(parameters.IS_TENSOR)
 @given(sizes=st.row_sizes)
+@example(sizes=(3, 3))  # a square fits from either side
 def test_a_parameter_is_a_tensor_that_its_module_lists(evidence, device, sizes):
     """A Parameter is a leaf tensor that requires grad, around a plain Tensor, and its module lists it."""
     values = torch.arange(math.prod(sizes), dtype=torch.float32, device=device).reshape(sizes)
@@ -210,6 +211,7 @@ def test_autograd_notices_what_no_grad_does_and_not_what_data_does(evidence, dev
 
 @verifies(parameters.ROW_VECTOR)
 @given(sizes=st.row_sizes)
+@example(sizes=(3, 3))  # a square fits from either side
 def test_a_vector_times_a_matrix_is_a_row(evidence, device, sizes):
     """(d,) @ (d, k) is the row of (1, d) @ (d, k), values and gradient; a vector of another length does not fit."""
     inputs, outputs = sizes
