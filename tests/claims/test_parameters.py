@@ -29,8 +29,21 @@ from spec.streams import restored, seed_torch, seeded
 
 FUNCTIONS = ("normal", "scaled_normal", "truncated_normal")
 NUMBERS = (int, np.int32, np.uint16, np.int64)
+SQUARE = (60, 60)  # which may be symmetric; 60 is no square itself
 MANY = (512, 1024)  # half a million weights
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 POINTS = 32  # inputs to a layer at a time
+
+
+def in_each_dtype(**inputs):
+    """Try these inputs in every dtype, whatever else is drawn."""
+
+    def decorate(test):
+        for dtype in DTYPES:
+            test = example(dtype=dtype, **inputs)(test)
+        return test
+
+    return decorate
 
 
 def needs(dtype, device):
@@ -249,6 +262,7 @@ def outputs_vary(evidence, draw, fan_in, seed, device, growth):
 @verifies(parameters.GROWTH)
 @example(shape=(90, 90), dtype=torch.float32, seed=0)
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, seed=st.seeds)
+@in_each_dtype(shape=SQUARE, seed=1)
 def test_normal_weights_are_standard_normal(impl, evidence, device, shape, dtype, seed):
     """`normal` weights are independent and standard normal, the same ones from the same state of a generator."""
     needs(dtype, device)
@@ -278,6 +292,7 @@ def test_without_a_generator_weights_come_from_torchs_own_stream(impl, evidence,
 @verifies(parameters.SCALED)
 @example(shape=(90, 90), dtype=torch.float32, seed=0)
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, seed=st.seeds)
+@in_each_dtype(shape=SQUARE, seed=1)
 def test_scaled_weights_have_a_deviation_of_one_over_the_root_of_fan_in(impl, evidence, device, shape, dtype, seed):
     """`scaled_normal` weights times √fan_in are independent and standard normal, whatever fan_out is."""
     needs(dtype, device)
@@ -370,6 +385,7 @@ def test_the_largest_of_a_million_lies_beyond_four(impl, evidence, device, seed)
 @verifies(parameters.TRUNCATED)
 @example(shape=(90, 90), dtype=torch.float32, bound=3.0, seed=0)
 @given(shape=st.weight_shapes, dtype=st.weight_dtypes, bound=st.cuts, seed=st.seeds)
+@in_each_dtype(shape=SQUARE, bound=2.0, seed=1)
 def test_truncated_weights_lie_within_the_bound(impl, evidence, device, shape, dtype, bound, seed):
     """`truncated_normal` weights are independent and normal, given that none lies beyond bound/√fan_in."""
     needs(dtype, device)
