@@ -372,6 +372,10 @@ def test_the_scale_is_raised_after_enough_good_steps(impl, evidence, device):
 @given(seed=st.seeds, sizes=st.exact_sizes, dtype=st.low_dtypes, scale=st.scales, ratio=st.norm_ratios)
 @example(seed=0, sizes=(2, 3, 1), dtype=torch.bfloat16, scale=None, ratio=0.5)
 @example(seed=0, sizes=(2, 3, 1), dtype=torch.float16, scale=16.0, ratio=0.5)
+@example(seed=1, sizes=(2, 3, 2), dtype=torch.bfloat16, scale=None, ratio=0.5)
+@example(seed=1, sizes=(2, 3, 2), dtype=torch.bfloat16, scale=None, ratio=4.0)
+@example(seed=1, sizes=(2, 3, 2), dtype=torch.bfloat16, scale=2.0**8, ratio=0.5)
+@example(seed=1, sizes=(2, 3, 2), dtype=torch.bfloat16, scale=2.0**8, ratio=4.0)
 def test_gradients_are_clipped_once_they_are_unscaled(impl, evidence, device, seed, sizes, dtype, scale, ratio):
     """The gradients of all the optimizer's parameters, and no others, get the norm max_norm if theirs is larger."""
     layer, x, y = exact_problem(seed, sizes, device)
