@@ -65,6 +65,8 @@ def memory_rate(device: torch.device) -> float | None:
 
 def multiplies_bfloat16(device: torch.device) -> bool | None:
     """Return whether the device has matrix or vector units that multiply bfloat16; None where nothing tells."""
+    if device.type == "cpu" and processors.restricted():
+        return None
     if device.type == "cpu":
         flags = set(processors.cpuinfo()[0].get("flags", "").split()) if processors.cpuinfo() else set()
         return bool(flags & {"avx512_bf16", "amx_bf16"}) if "avx2" in flags else None

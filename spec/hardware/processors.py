@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -102,6 +102,13 @@ def cpuinfo() -> list[dict[str, str]]:
     pairs = [[line.partition(":") for line in block.splitlines()] for block in blocks]
     found = [{name.strip(): value.strip() for name, _, value in lines} for lines in pairs]
     return [processor for processor in found if "processor" in processor]
+
+
+def restricted() -> bool:
+    """Return whether oneDNN, which multiplies bfloat16, is off or kept from some of the processor's instructions."""
+    limits = [os.environ.get(f"{name}_MAX_CPU_ISA", "ALL").upper() for name in ("ONEDNN", "DNNL")]
+    mkldnn: Any = torch.backends.mkldnn
+    return not mkldnn.is_available() or not mkldnn.enabled or not {*limits} <= {"ALL", "DEFAULT"}
 
 
 @functools.cache

@@ -83,6 +83,7 @@ def install(machine: Machine) -> None:
         setattr(time, f"{name}_ns", _nanoseconds(getattr(time, name)))
     time.sleep = machine.sleep
     processors.cpuinfo = lambda: [UNITS]
+    processors.restricted = lambda: False
     processors.clock_rate = lambda: 3e9
     machine.__enter__()
 

@@ -185,7 +185,24 @@ def test_a_cpu_has_no_units_that_torch_tells():
 )
 def test_a_cpu_multiplies_bfloat16_with_the_instructions_for_it(monkeypatch, flags, expected):
     """AVX512-BF16 or AMX; another kind of processor does not tell in these words."""
+    monkeypatch.setattr(processors, "restricted", lambda: False)
     monkeypatch.setattr(processors, "cpuinfo", lambda: [{"flags": flags}])
     assert devices.multiplies_bfloat16(CPU) is expected
     monkeypatch.setattr(processors, "cpuinfo", list)
     assert devices.multiplies_bfloat16(CPU) is None
+
+
+@pytest.mark.parametrize("name", ["ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"])
+def test_a_cpu_that_is_kept_from_its_instructions_tells_nothing(monkeypatch, name):
+    """Where oneDNN is limited or off, the processor's flags do not say what multiplies bfloat16."""
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)
+    assert not processors.restricted()
+    monkeypatch.setenv(name, "SSE41")
+    assert processors.restricted()
+    assert devices.multiplies_bfloat16(CPU) is None
+    monkeypatch.setenv(name, "all")
+    assert not processors.restricted()
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    assert processors.restricted()

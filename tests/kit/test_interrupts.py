@@ -62,6 +62,7 @@ def waiting(project):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a run in the background ignores it
     )
     end = time.monotonic() + PATIENCE
     while not (project.path / "waiting").exists():
