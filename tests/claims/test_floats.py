@@ -224,8 +224,8 @@ def test_what_is_no_pattern_or_number_is_refused(impl, evidence, name):
 def test_in_float64_a_tenth_and_two_tenths_miss_three_tenths(evidence):
     """0.1 + 0.2 is not 0.3 but the float64 above it."""
     total = repr((float64(0.1) + float64(0.2)).item())
-    evidence.differs(total, "0.3", unit="as the sum")
-    evidence.equal(total, repr(math.nextafter(0.3, 1)), unit="as the sum")
+    evidence.differs(total, "0.3", what="the sum", terms=(0.1, 0.2))
+    evidence.equal(total, repr(math.nextafter(0.3, 1)), what="the sum", terms=(0.1, 0.2))
 
 
 @refutes(floats.DECIMAL_ROUNDING)

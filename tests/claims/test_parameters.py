@@ -199,7 +199,7 @@ def test_a_plain_tensor_cannot_take_a_parameters_name(evidence):
     """Assigning a plain tensor to a parameter's name raises, and leaves the parameter."""
     module, _ = with_optimizer((1.0, 2.0, 3.0), 0.5, "cpu")
     weight = module.weight
-    evidence.raises(TypeError, partial(setattr, module, "weight", weight.data * 2))
+    evidence.raises(TypeError, partial(setattr, module, "weight", weight.data * 2), value="a plain tensor")
     kept_name = "the parameter" if module.weight is weight else "something else"
     evidence.equal(kept_name, "the parameter", unit="under its name")
 
