@@ -12,7 +12,7 @@ if problem := needs.missing():
     print(f"python -m spec: {problem}", file=sys.stderr)
     sys.exit(2)
 
-from spec import skeleton
+from spec.implementation import skeleton
 from spec.report import comparison, receipts
 
 

@@ -13,14 +13,16 @@ import pytest
 import torch
 from hypothesis import settings
 
-from spec import benchmarks, claims, collection, contract, implementation, profiles, running
+from spec import claims
 from spec.claim import Chapter, problems
 from spec.evidence import Evidence
 from spec.hardware import devices, environment, promises, ranks
+from spec.implementation import contract, loading
 from spec.instruments import allocator, eager, processes, timer
 from spec.report import files
 from spec.report.reporter import FAULTS, Reporter
 from spec.report.verdicts import ABSENT
+from spec.run import benchmarks, collection, judging, profiles
 
 CHAPTERS = pytest.StashKey[Sequence[Chapter]]()
 ACCELERATORS = pytest.StashKey[list[torch.device]]()
@@ -81,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
         faults.append(f"--hypothesis-profile={profile}: no such profile; there are {', '.join(profiles.EXAMPLES)}")
     if option.benchmark_only and getattr(option, "numprocesses", None):
         faults.append("--benchmark-only times one thing after the other: leave out -n")
-    if fault := implementation.find(option.spec_impl) or _hidden_package(config):
+    if fault := loading.find(option.spec_impl) or _hidden_package(config):
         faults.append(fault)
     present = devices.accelerators()
     rank = ranks.rank()
@@ -154,7 +156,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, ob
     for item in made if isinstance(made, list) else [made]:
         if isinstance(item, pytest.Item):
             for claim, _ in collection.claims_of(item):
-                tests = collector.config.stash[TESTS].setdefault((claim, running.device_of(item)), [])
+                tests = collector.config.stash[TESTS].setdefault((claim, judging.device_of(item)), [])
                 tests.append(item.nodeid)
     return made
 
@@ -176,7 +178,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             benchmarks.prepare(item)
         ids = list(dict.fromkeys(claim for claim, _ in collection.claims_of(item)))
         if ids:
-            device = running.device_of(item)
+            device = judging.device_of(item)
             tests = {claim: config.stash[TESTS].get((claim, device), []) for claim in ids}
             item.extra_keyword_matches.update(ids)  # so that -k knows them, too
             item.user_properties += [
@@ -184,7 +186,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
                 ("device", device),
                 ("tests", json.dumps(tests)),
             ]
-            running.show_examples_to(config.stash[EVIDENCE], item)
+            judging.show_examples_to(config.stash[EVIDENCE], item)
     if config.option.benchmark_only:
         _keep(config, items, [item for item in items if "benchmark" in getattr(item, "fixturenames", ())])
 
@@ -230,7 +232,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     # Small tensors are done before a second thread has woken up, on a busy machine long before. What an accelerator is
     # compared with is all of the CPU.
     small = "accelerator" not in names and ("benchmark" not in names or _untimed(item.config))
-    with timer.one_thread() if small else nullcontext(), running.judged(item, *ties[0], evidence):
+    with timer.one_thread() if small else nullcontext(), judging.judged(item, *ties[0], evidence):
         return (yield)
 
 
@@ -242,14 +244,14 @@ def pytest_runtest_makereport(
     if report.failed and call.excinfo and (ties := collection.claims_of(item)):
         chapters = item.config.stash[CHAPTERS]
         claim = next(claim for chapter in chapters for claim in chapter.claims if claim.id == ties[0][0])
-        running.explain(report, call.excinfo, item, claim)
+        judging.explain(report, call.excinfo, item, claim)
     return report
 
 
 @pytest.fixture(scope="session")
-def impl(pytestconfig: pytest.Config) -> implementation.Implementation:
+def impl(pytestconfig: pytest.Config) -> loading.Implementation:
     """The implementation under test: `impl.storage.can_view(…)`."""
-    return implementation.Implementation(pytestconfig.option.spec_impl)
+    return loading.Implementation(pytestconfig.option.spec_impl)
 
 
 @pytest.fixture(scope="session")
@@ -290,7 +292,7 @@ def _missing_plugins(config: pytest.Config) -> Iterator[str]:
 def _hidden_package(config: pytest.Config) -> str:
     """Return a line where the package that was asked for is not the one in the folder pytest was started in."""
     given = any(str(argument).startswith("--spec-impl") for argument in config.invocation_params.args)
-    return implementation.hidden(config.option.spec_impl, config.invocation_params.dir) if given else ""
+    return loading.hidden(config.option.spec_impl, config.invocation_params.dir) if given else ""
 
 
 def _report_folder(config: pytest.Config) -> Path | None:

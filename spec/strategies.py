@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from spec.layouts import VIEWS, layout, regroupings
-from spec.networks import Layers, Sizes
+from spec.oracles.layouts import VIEWS, layout, regroupings
+from spec.oracles.networks import Layers, Sizes
 
 # ---- common ----
 sizes = st.integers(min_value=1, max_value=8)
@@ -197,7 +197,7 @@ adaptive_options = st.sampled_from(
 three_counts = st.tuples(*[st.integers(0, 3)] * 3)
 
 # ---- training ----
-rates_of_descent = st.sampled_from((0.0005, 0.0004, 0.0002))  # at which a step can be undone: bounds.magnified
+rates_of_descent = st.sampled_from((0.0005, 0.0004, 0.0002))  # at which a step can be undone: bounds.descent.magnified
 up_to_two = st.integers(0, 2)
 
 # ---- data ----

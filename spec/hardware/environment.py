@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from spec import guard
 from spec.hardware import devices, sensors
+from spec.implementation import guard
 
 PACKAGES = ("numpy", "pytest", "hypothesis", "einops", "jaxtyping", "beartype", "pytest-benchmark", "triton")
 BUILT_WITH = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spec import bounds
-from spec.contract import REFERENCE
-from spec.evidence import Json
+from spec.implementation.contract import REFERENCE
+from spec.messages.sentences import Json
 from spec.report.verdicts import ABSENT, NOT_RUN
 
 Cells = Mapping[int, str]  # by report, its place in the command
@@ -54,9 +54,8 @@ def lines(paths: Sequence[Path], reports: Sequence[Json]) -> Iterator[str]:
 def lags(reports: Sequence[Json]) -> Iterator[Lag]:
     """Yield each rate of each device that is slower than the others of the same name beyond noise.
 
-    A device is held against the median of the others. Noise is the sum of what the timings themselves leave open and
-    of how far the others lie apart, at least the difference between parts of one kind: see `bounds.lag`. A timing in
-    doubt takes no part.
+    A device is held against the median of the others. `bounds.timing.lag` says how far it may lag behind by noise: by
+    the uncertainty of the timings, and by how far the others lie apart. A timing in doubt takes no part.
     """
     for name, found in _rates(reports).items():
         sure = _sure(found)
@@ -67,7 +66,7 @@ def lags(reports: Sequence[Json]) -> Iterator[Lag]:
             usual = statistics.median(other["seconds"] for other in others)
             excess = rate["seconds"] / usual - 1
             apart = [abs(other["seconds"] / usual - 1) for other in others]
-            noise = bounds.lag(rate["uncertainty"], [other["uncertainty"] for other in others], apart)
+            noise = bounds.timing.lag(rate["uncertainty"], [other["uncertainty"] for other in others], apart)
             if excess > noise:
                 yield Lag(part, name, excess, noise)
 

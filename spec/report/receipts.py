@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spec import compare
 from spec.claim import Chapter, Claim
-from spec.evidence import CUT, Json, sentence
+from spec.messages.sentences import CUT, Json, sentence
 from spec.report.verdicts import Verdict
 
 

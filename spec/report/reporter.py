@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from spec import benchmarks, collection, running
 from spec.claim import Chapter
-from spec.evidence import AMBIGUOUS, Json
+from spec.evidence import AMBIGUOUS
 from spec.hardware.ranks import Rank
+from spec.messages.sentences import Json
 from spec.report import files, junit, terminal
 from spec.report.verdicts import Finding, Outcome, Verdict, findings
+from spec.run import benchmarks, collection, judging
 
 UNFINISHED = "stopped before its test ended"
 FAULTS = "spec_faults"  # under which one of xdist's workers hands on what is wrong with the collected tests
@@ -93,7 +94,7 @@ class Reporter:
         screen = session.config.pluginmanager.getplugin("terminalreporter")
         if screen and (failed := screen.stats.get("failed", [])):
             self.failed = failed
-            screen.stats["failed"] = running.told_once(failed)  # The long summary shows failures of one message once.
+            screen.stats["failed"] = judging.told_once(failed)  # The long summary shows failures of one message once.
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spec.claim import Standing
-from spec.evidence import Json, show
+from spec.messages.sentences import Json, show
 from spec.report.verdicts import ABSENT, NOT_RUN, OTHERS, Finding, Verdict
 
 COLOURS = {

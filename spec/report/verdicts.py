@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from spec.claim import Chapter, Claim
-from spec.evidence import Json
+from spec.messages.sentences import Json
 
 NOT_RUN = "none of its tests ran"
 OTHERS = "; not run: "  # where the names of a claim's other tests begin

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import checkpoint
+from spec.run.benchmarks import Work
 
 ROWS = 1448  # of a square weight, with its momentum 16 MiB
 

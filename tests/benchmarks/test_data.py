@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import data
+from spec.run.benchmarks import Work
 
 TOKENS, BATCH, LENGTH = 50_000_000, 64, 1024  # a file of 100 MB
 

@@ -3,12 +3,14 @@
 import pytest
 import torch
 
-from spec import benchmarks, bounds, networks
-from spec.benchmarks import Work
+from spec import bounds
 from spec.claim import verifies
 from spec.claims import flops
 from spec.instruments import timer
 from spec.instruments.flops import FlopCounter
+from spec.oracles import networks
+from spec.run import benchmarks
+from spec.run.benchmarks import Work
 
 
 @verifies(flops.MATMUL_DOMINATES)
@@ -32,7 +34,7 @@ def test_a_large_product_takes_most_of_the_time_and_less_than_its_share(evidence
         times = timer.compare(product, elementwise, device)
     benchmark.extra_info["times an elementwise pass"] = times.ratio
     for edge in (1, 2 * n):
-        if times.low < edge * bounds.CLEARLY and times.high > edge / bounds.CLEARLY:
+        if times.low < edge * bounds.timing.CLEARLY and times.high > edge / bounds.timing.CLEARLY:
             evidence.ambiguous(
                 f"the product takes {times.low:.2f} to {times.high:.2f} times as long, {edge} is too near"
             )

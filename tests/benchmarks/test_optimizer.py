@@ -5,10 +5,10 @@ from collections import Counter
 import torch
 from torch import nn
 
-from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import optimizer
-from spec.updates import Followed, exactly
+from spec.oracles.updates import Followed, exactly
+from spec.run.benchmarks import Work
 
 MANY, SOME, LARGE = (200, 32), (50, 256), (8, 2048)  # parameters, and the rows and columns of each
 VALUES = 5  # read and written per element: parameter, gradient and sum, the first and the last twice

@@ -3,10 +3,10 @@
 import torch
 from torch import nn
 
-from spec import benchmarks
-from spec.benchmarks import Work
 from spec.claim import verifies
 from spec.claims import precision
+from spec.run import benchmarks
+from spec.run.benchmarks import Work
 
 WIDTH, LAYERS = {"cpu": 512}, 4
 FULL = 4096  # on accelerators

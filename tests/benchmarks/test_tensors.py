@@ -24,7 +24,7 @@ def speedup(rows, device):
 
 def decided(evidence, ratio):
     """End the test undecided where a ratio of times is too near to 1."""
-    if 1 / bounds.CLEARLY < ratio < bounds.CLEARLY:
+    if 1 / bounds.timing.CLEARLY < ratio < bounds.timing.CLEARLY:
         evidence.ambiguous(f"one takes {ratio:.2f} times as long as the other: too close to call")
 
 
@@ -33,7 +33,7 @@ def test_a_product_that_fills_the_device_is_faster_there(evidence, accelerator):
     """A product of 4096 × 4096 matrices takes the accelerator less time than the CPU, from a crossover size on."""
     gains = {rows: speedup(rows, accelerator) for rows in SIZES}
     decided(evidence, gains[FULL])
-    evidence.at_least(gains[FULL], bounds.CLEARLY, unit="times as fast as the CPU", rows=FULL)
+    evidence.at_least(gains[FULL], bounds.timing.CLEARLY, unit="times as fast as the CPU", rows=FULL)
     slower = [rows for rows in SIZES if gains[rows] < 1]
     evidence.at_most(2 * max(slower, default=TINY // 2), FULL, unit="rows at the crossover")
 
@@ -43,4 +43,4 @@ def test_a_tiny_product_is_slower_there(evidence, accelerator):
     """A product of 8 × 8 matrices takes the accelerator more time than the CPU: the launch outweighs the work."""
     loss = 1 / speedup(TINY, accelerator)
     decided(evidence, loss)
-    evidence.at_least(loss, bounds.CLEARLY, unit="times as slow as the CPU", rows=TINY)
+    evidence.at_least(loss, bounds.timing.CLEARLY, unit="times as slow as the CPU", rows=TINY)

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from spec import benchmarks, bounds
-from spec.benchmarks import Work
+from spec import bounds
 from spec.claim import verifies
 from spec.claims import throughput
 from spec.instruments import fitting, timer
+from spec.run import benchmarks
+from spec.run.benchmarks import Work
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.float16)
 FULL = {"cpu": 1024}  # rows of a square product that fills the device; on accelerators:
@@ -118,11 +119,11 @@ def test_time_grows_with_the_flops(evidence, meter, device):
     whole, eighth, _ = meter.rates(works, device).values()
     benchmarks.decided(evidence, whole, eighth)
     ratio = whole.seconds / eighth.seconds
-    if not 8 / bounds.CLEARLY <= ratio <= 8 * bounds.CLEARLY and ratio / 8 > 1 / bounds.UNDECIDED:
+    if not 8 / bounds.timing.CLEARLY <= ratio <= 8 * bounds.timing.CLEARLY and ratio / 8 > 1 / bounds.timing.UNDECIDED:
         evidence.ambiguous(
             f"8 times the FLOPs take {ratio:.1f} times as long: the device is not full, or its clock changed"
         )
-    evidence.at_least(ratio, 8 / bounds.CLEARLY, unit="times as long for 8 times the FLOPs", rows=rows)
+    evidence.at_least(ratio, 8 / bounds.timing.CLEARLY, unit="times as long for 8 times the FLOPs", rows=rows)
 
 
 @verifies(throughput.TIMING)
@@ -135,9 +136,9 @@ def test_the_values_hardly_matter(evidence, meter, device):
     rates = meter.rates(works, device)
     benchmarks.decided(evidence, *rates.values())
     ratio = rates["random values"].seconds / rates["ones"].seconds
-    if bounds.CLEARLY < ratio < bounds.UNDECIDED:
+    if bounds.timing.CLEARLY < ratio < bounds.timing.UNDECIDED:
         evidence.ambiguous(f"random values take {ratio:.2f} times as long as ones")
-    evidence.at_most(ratio, bounds.CLEARLY, unit="times as long as ones", rows=rows)
+    evidence.at_most(ratio, bounds.timing.CLEARLY, unit="times as long as ones", rows=rows)
 
 
 def streams(side, device):

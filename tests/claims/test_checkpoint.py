@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from spec import guard
 from spec.claim import refutes, verifies
 from spec.claims import checkpoint
-from spec.collection import claims_of
-from spec.implementation import ImplementationError
+from spec.implementation import guard
+from spec.implementation.loading import ImplementationError
 from spec.instruments import checkpoints
+from spec.run.collection import claims_of
 
 OPTIMIZERS = ("SGD", "Adam", "Adagrad", "RMSprop")
 FLIPS, CUTS, PARTS = 20, 6, 4

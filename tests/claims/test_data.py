@@ -16,7 +16,7 @@ from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import data
 from spec.instruments import pages
-from spec.streams import restored
+from spec.oracles.streams import restored
 
 REFUSED = (ValueError, TypeError, OSError, EOFError, OverflowError)
 MUCH = 2**30  # bytes that no implementation needs to open a file, or for a small batch
@@ -238,12 +238,12 @@ def test_only_what_is_touched_is_loaded(impl, evidence, folder):
         tokens = impl.data.open_tokens(path, np.uint16)
         evidence.equal(pages.resident(tokens), 0, unit="bytes mapped by opening", file=path.name)
         int(tokens[size // 4 : size // 4 + 2048].sum())
-        limit = bounds.mapped(4096, 1, page)
+        limit = bounds.memory.mapped(4096, 1, page)
         evidence.at_most(pages.resident(tokens), limit, unit="bytes mapped for a slice", file=path.name)
         evidence.at_least(pages.resident(tokens), 4096, unit="bytes mapped for the slice", file=path.name)
         tokens = impl.data.open_tokens(path, np.uint16)
         impl.data.sample_batch(tokens, 3, 100, generator=torch.Generator().manual_seed(0))
-        limit = bounds.mapped(200, 3, page)
+        limit = bounds.memory.mapped(200, 3, page)
         evidence.at_most(pages.resident(tokens), limit, unit="bytes mapped for a batch", file=path.name)
 
 
@@ -286,13 +286,13 @@ def test_every_window_is_equally_likely(impl, evidence, seed):
     predicted = torch.full((starts,), 1 / starts, dtype=torch.float64)
     for unit, outcomes in found.items():
         shares = torch.from_numpy(np.bincount(outcomes, minlength=starts) / len(outcomes))
-        tolerance = bounds.bounded_mean((1 - 1 / starts) / starts, 1.0, len(outcomes))
+        tolerance = bounds.chance.bounded_mean((1 - 1 / starts) / starts, 1.0, len(outcomes))
         evidence.close(shares, predicted, tolerance=tolerance, unit=unit)
     repeated = np.array([0, 0, 0, 1, 1, 0], np.uint16)  # Windows of two that are alike, and such as begin alike.
     rows = impl.data.sample_batch(repeated, draws, 2, generator=generator)
     for window, count in {(0, 0): 2, (0, 1): 1, (1, 1): 1, (1, 0): 1}.items():
         share = float((rows == torch.tensor(window)).all(1).double().mean())
-        tolerance = bounds.bounded_mean(count / 5 * (1 - count / 5), 1.0, draws)
+        tolerance = bounds.chance.bounded_mean(count / 5 * (1 - count / 5), 1.0, draws)
         evidence.close(share, count / 5, tolerance=tolerance, unit="as a repeated window's share", window=window)
     distinct = len(impl.data.sample_batch(np.arange(400), 256, 1, generator=generator).unique())
     evidence.at_most(distinct, 255, unit="windows of 256 draws from 400, but for one chance in 10⁴⁷")

@@ -201,7 +201,7 @@ def test_einsum_is_the_product_with_the_transpose(impl, evidence, device, batch,
         evidence.equal(product.cpu(), exact, unit="exact product")
     x, y = x / 3, y / 7
     exact, magnitude = dot_products(x.double(), y.double()), dot_products(x.abs(), y.abs())
-    tolerance = bounds.dot_product(magnitude, hidden, torch.float32)
+    tolerance = bounds.rounding.dot_product(magnitude, hidden, torch.float32)
     for product in products(impl, x.to(device), y.to(device))[1:]:
         evidence.close(product, exact, tolerance=tolerance, unit="product")
 
@@ -320,7 +320,7 @@ def test_reduce_agrees_with_torch(impl, evidence, device, shape, names, kept, op
     if operation == "mean":
         values = math.prod(shape[place] for place in removed)
         magnitude = x.double().abs().mean(dim=removed).permute(order)
-        evidence.close(reduced, expected, tolerance=bounds.mean(magnitude, values, torch.float32), unit="mean")
+        evidence.close(reduced, expected, tolerance=bounds.rounding.mean(magnitude, values, torch.float32), unit="mean")
     else:
         evidence.equal(reduced, expected.float(), unit=operation)
     evidence.equal(impl.dimensions.sum_hidden(x.to(device)).cpu(), x.sum(dim=-1), unit="sum of impl")

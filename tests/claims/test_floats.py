@@ -247,7 +247,7 @@ def test_a_decimal_fraction_is_stored_as_its_nearest_value(impl, evidence, digit
         dtype = dtype_of(name)
         nearest = int(bits.nearest(float64(number), dtype))
         writes_numbers(impl, evidence, name, [number], [nearest])
-        distance = abs(Fraction(bits.number(nearest, dtype)) - exact) / Fraction(bounds.ulp(number, dtype))
+        distance = abs(Fraction(bits.number(nearest, dtype)) - exact) / Fraction(bounds.rounding.ulp(number, dtype))
         evidence.at_most(float(distance), 0.5, unit="ulp", format=name)
 
 
@@ -304,7 +304,7 @@ def test_bfloat16_has_float32s_exponents_and_less_resolution(impl, evidence):
 def test_in_bfloat16_small_and_large_numbers_survive(impl, evidence, device):
     """All of float32's 254 powers of 2 are bfloat16 values, and 1e-8 stays within half an ulp."""
     evidence.equal(cast(POWERS, torch.bfloat16, device), float64(*POWERS), unit="in bfloat16")
-    half = bounds.ulp(1e-8, torch.bfloat16) / 2
+    half = bounds.rounding.ulp(1e-8, torch.bfloat16) / 2
     evidence.close(cast(1e-8, torch.bfloat16, device).item(), 1e-8, tolerance=half, unit="in bfloat16")
     writes_numbers(impl, evidence, "bfloat16", POWERS, [power << 7 for power in range(1, 255)])
 

@@ -12,13 +12,14 @@ import pytest
 import torch
 from hypothesis import example, given
 
-from spec import claims, networks
+from spec import claims
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import flops
 from spec.instruments.flops import FlopCounter
 from spec.instruments.scalars import count_operations
-from spec.networks import Experts, Layers, Sizes, Transformer
+from spec.oracles import networks
+from spec.oracles.networks import Experts, Layers, Sizes, Transformer
 
 OPERATORS = {"+": operator.add, "-": operator.sub, "×": operator.mul}
 TORCH_OPERATIONS = {  # and whether they work along whole rows

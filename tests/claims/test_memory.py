@@ -7,12 +7,13 @@ import pytest
 import torch
 from hypothesis import example, given
 
-from spec import bounds, steps
+from spec import bounds
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import memory
 from spec.instruments import allocator
 from spec.instruments.flops import FlopCounter
+from spec.oracles import steps
 
 STATES = {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2}
 COUNTERS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 1}
@@ -63,7 +64,7 @@ def step_of_the_peak(evidence, impl, optimizer, networks, device=steps.CPU):
     for recipe in steps.recipes(optimizer):
         measured = [steps.measure(steps.network(*sizes), optimizer, device, recipe) for sizes in networks]
         peaks = [step.peak.requested for step in measured]
-        allowed = [bounds.peak(peak, sizes[2]) for peak, sizes in zip(peaks, networks, strict=True)]
+        allowed = [bounds.memory.peak(peak, sizes[2]) for peak, sizes in zip(peaks, networks, strict=True)]
         off = [abs(peak - count) / most for peak, count, most in zip(peaks, predicted, allowed, strict=True)]
         if nearest is None or max(off) < nearest[0]:
             nearest = max(off), recipe, measured, peaks, allowed
@@ -294,7 +295,7 @@ def test_the_peak_on_an_accelerator(impl, evidence, accelerator):
         measured_steps = step_of_the_peak(evidence, impl, optimizer, networks, accelerator)
         for (points, width, layers), (step, predicted) in zip(networks, measured_steps, strict=True):
             sizes = {"points": points, "width": width, "layers": layers, "optimizer": optimizer}
-            tolerance = bounds.peak(step.peak.requested, layers) + bounds.spare(block, layers)
+            tolerance = bounds.memory.peak(step.peak.requested, layers) + bounds.memory.spare(block, layers)
             evidence.close(step.peak.allocated, predicted, tolerance=tolerance, unit="bytes allocated", **sizes)
             evidence.equal(step.left, 0, unit="bytes left", workspace=step.workspace, **sizes)
 

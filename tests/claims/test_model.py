@@ -17,8 +17,15 @@ from spec import bounds
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import model
-from spec.samples import are_distributed, are_independent, are_spread, drawn_twice, root_mean_square, standardised
-from spec.streams import restored, seed_torch, seeded
+from spec.oracles.samples import (
+    are_distributed,
+    are_independent,
+    are_spread,
+    drawn_twice,
+    root_mean_square,
+    standardised,
+)
+from spec.oracles.streams import restored, seed_torch, seeded
 
 NUMBERS = (int, np.int32, np.uint8, np.int64)
 LEADING = ((), (0,), (1,), (4,), (2, 3), (2, 0, 3), (2, 1, 3, 2))
@@ -261,7 +268,7 @@ def test_fresh_weights_only_multiply(impl, evidence, device, points, dim, num_la
     x = torch.randn(dim, points, generator=generator).mT.to(device)
     weights = [exactly(weight) for weight in in_order(network)]
     predicted, *_ = through(exactly(x), weights)
-    tolerance = bounds.products(magnitude(exactly(x), weights), [dim] * (num_layers + 1), torch.float32)
+    tolerance = bounds.rounding.products(magnitude(exactly(x), weights), [dim] * (num_layers + 1), torch.float32)
     evidence.close(network(x), torch.as_tensor(predicted), tolerance=tolerance, unit="as the output")
 
 
@@ -312,10 +319,10 @@ def test_the_head_starts_as_the_layers_do(impl, evidence, seed):
     networks = [in_order(impl.model.Cruncher(32, 2, generator=generator)) for _ in range(24)]
     for name, weights in zip(names(2), zip(*networks, strict=True), strict=True):
         values = standardised(torch.cat(weights), 1 / math.sqrt(32))
-        mean = bounds.normal_mean(values.size) + bounds.sampled(torch.float32)
+        mean = bounds.chance.normal_mean(values.size) + bounds.chance.sampled(torch.float32)
         evidence.close(values.mean(), 0.0, tolerance=mean, unit="as the mean", of=name)
-        off = bounds.chi_square(values.size) / values.size + bounds.sampled(torch.float32)
-        measured, tolerance = root_mean_square(values), bounds.spread(1.0, off)
+        off = bounds.chance.chi_square(values.size) / values.size + bounds.chance.sampled(torch.float32)
+        measured, tolerance = root_mean_square(values), bounds.chance.spread(1.0, off)
         evidence.close(measured, 1.0, tolerance=tolerance, unit="times the standard deviation 1/√fan_in", of=name)
 
 

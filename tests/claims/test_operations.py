@@ -104,7 +104,7 @@ def test_each_operation_gives_a_new_tensor_of_the_exact_values(evidence, device,
             exact = torch.as_tensor(np.asarray(mean(exactly(x), exactly(y))))
         promoted = torch.get_default_dtype() if name in FRACTIONAL and not dtype.is_floating_point else dtype
         kept = "the input's" if x.numel() and storage(result) in (storage(x), storage(y)) else "its own"
-        tolerance = bounds.elementwise(name, exact, promoted, device)
+        tolerance = bounds.rounding.elementwise(name, exact, promoted, device)
         evidence.close(result, exact, tolerance=tolerance, operation=name)
         evidence.equal(result.dtype, promoted, unit="dtype", operation=name)
         evidence.equal(kept, "its own", unit="storage", operation=name)
@@ -126,7 +126,7 @@ def test_one_four_nine(evidence, device):
     ):
         exact = torch.tensor(values, dtype=torch.float64)
         evidence.equal(result.dtype, dtype, unit="dtype", operation=name)
-        evidence.close(result, exact, tolerance=bounds.elementwise(name, exact, dtype, device), operation=name)
+        evidence.close(result, exact, tolerance=bounds.rounding.elementwise(name, exact, dtype, device), operation=name)
 
 
 @verifies(operations.TRIU)
@@ -220,7 +220,7 @@ def test_rounding_is_all_that_differs(impl, evidence, device, sizes, dtype, valu
     sixteenths = [value / 16 for value in values]  # so that no sum overflows float16
     x, w = filled((2, rows, inner), sixteenths, dtype, device), filled((inner, columns), sixteenths, dtype, device)
     exact, magnitude = (torch.as_tensor(looped(f(exactly(x)), f(exactly(w)))) for f in (np.positive, np.abs))
-    tolerance = bounds.dot_product(magnitude, inner, dtype)
+    tolerance = bounds.rounding.dot_product(magnitude, inner, dtype)
     product = impl.operations.batched_matmul(x.requires_grad_(), w)
     evidence.close(product.detach(), exact, tolerance=tolerance)
     evidence.close((x @ w).detach(), exact, tolerance=tolerance, unit="by @")

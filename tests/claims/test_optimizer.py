@@ -17,7 +17,7 @@ from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import optimizer
 from spec.instruments import allocator
-from spec.updates import Followed, exactly
+from spec.oracles.updates import Followed, exactly
 
 NAMES = ("SGD", "AdaGrad")
 # Where nothing else is said there is one parameter of each shape; of those alike, two have the same dtype as well.
@@ -117,7 +117,7 @@ def first_off(after, goal):
 def adds_up(evidence, followed, stepping):
     """Require of AdaGrad's sums that each is that of its parameter's squared gradients."""
     for each in followed:
-        nearly = each.squares * bounds.summed(each.steps, each.parameter.dtype)
+        nearly = each.squares * bounds.updates.summed(each.steps, each.parameter.dtype)
         evidence.close(squares_of(stepping, each.parameter), each.squares, tolerance=nearly, unit='as state[p]["g2"]')
 
 
@@ -351,9 +351,9 @@ def test_the_tth_step_under_a_constant_gradient(impl, evidence, options, exponen
     t = np.arange(1, count + 1)[:, None]
     law = lr * g / np.sqrt(t * g**2 + eps)
     steps = -np.diff(places, axis=0)
-    off = [bounds.adapted(int(n), dtype, parameter.device) for n in t[:, 0]]
+    off = [bounds.updates.adapted(int(n), dtype, parameter.device) for n in t[:, 0]]
     near = [
-        bounds.moved(np.abs(there - step), np.abs(step), by, dtype)
+        bounds.updates.moved(np.abs(there - step), np.abs(step), by, dtype)
         for there, step, by in zip(places[:-1], law, off, strict=True)
     ]
     evidence.close(steps, law, tolerance=np.stack(near), unit="as the step", g=g[1], dtype=dtype)
@@ -590,7 +590,7 @@ def test_the_sums_are_in_the_optimizers_state_alone(impl, evidence, device):
     (group,) = kept["param_groups"]
     evidence.equal((group["lr"], group["eps"]), (0.01, 1e-5), unit="as the options")
     for place, each in zip(group["params"], followed, strict=True):
-        nearly = each.squares * bounds.summed(each.steps, torch.float32)
+        nearly = each.squares * bounds.updates.summed(each.steps, torch.float32)
         sums = kept["state"].get(place, {}).get("g2", torch.zeros_like(each.parameter))
         evidence.close(exactly(sums), each.squares, tolerance=nearly, unit='as "g2" of the state')
 

@@ -12,7 +12,7 @@ from spec import bounds
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import parameters
-from spec.samples import (
+from spec.oracles.samples import (
     are_cut_off,
     are_distributed,
     are_independent,
@@ -25,7 +25,7 @@ from spec.samples import (
     root_mean_square,
     standardised,
 )
-from spec.streams import restored, seed_torch, seeded
+from spec.oracles.streams import restored, seed_torch, seeded
 
 FUNCTIONS = ("normal", "scaled_normal", "truncated_normal")
 NUMBERS = (int, np.int32, np.uint16, np.int64)
@@ -255,7 +255,7 @@ def outputs_vary(evidence, draw, fan_in, seed, device, growth):
     outputs = inputs @ draw(fan_in, fan_out, generator=generator, device=device).detach()
     inputs, outputs = inputs.cpu().double().numpy(), outputs.cpu().double().numpy()
     predicted = root_mean_square(inputs) * growth
-    tolerance = bounds.outputs(inputs @ inputs.T, fan_out) * predicted
+    tolerance = bounds.chance.outputs(inputs @ inputs.T, fan_out) * predicted
     evidence.close(root_mean_square(outputs), predicted, tolerance=tolerance, unit="as the outputs' root mean square")
 
 
@@ -352,8 +352,8 @@ def test_xaviers_rule_is_another_one(impl, evidence, shape, seed):
         (he, nn.init.kaiming_normal_(torch.empty(fan_out, fan_in), nonlinearity="relu", generator=generator)),
     ):
         measured = root_mean_square(standardised(weights, math.sqrt(lecun)))
-        off = bounds.chi_square(count) / count + bounds.sampled(torch.float32)
-        tolerance = bounds.spread(variance / lecun, off * variance / lecun)
+        off = bounds.chance.chi_square(count) / count + bounds.chance.sampled(torch.float32)
+        tolerance = bounds.chance.spread(variance / lecun, off * variance / lecun)
         evidence.close(measured, math.sqrt(variance / lecun), tolerance=tolerance, unit="of LeCun's deviation")
         if variance == lecun and abs(fan_in - fan_out) > 1:
             for name, other in (("Xavier", xavier), ("He", he)):
@@ -421,7 +421,7 @@ def test_absolute_bounds_of_three_cut_nothing_off(evidence, seed):
     weights = torch.empty(fan_in, fan_out)
     nn.init.trunc_normal_(weights, std=1 / math.sqrt(fan_in), a=-3, b=3, generator=seeded(seed))
     beyond = standardised(weights, 1 / math.sqrt(fan_in))
-    evidence.at_least(float(np.abs(beyond).max()), 3 * (1 + bounds.gamma(4, torch.float32)), unit="deviations")
+    evidence.at_least(float(np.abs(beyond).max()), 3 * (1 + bounds.rounding.gamma(4, torch.float32)), unit="deviations")
 
 
 @verifies(parameters.TRUNCATED)

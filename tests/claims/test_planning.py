@@ -52,7 +52,7 @@ def test_the_lectures_run_takes_143_9_days(impl, evidence):
     )
     three = np.uint32(3 * 10**9)  # twice which passes 32 bits
     predicted = days(3 * 10**9, 3 * 10**9, 10**9, 3 * 10**9, 1)
-    tolerance = bounds.napkin(predicted)
+    tolerance = bounds.rounding.napkin(predicted)
     measured = impl.planning.training_days(three, three, promised_flop_per_second=1e9, devices=three, mfu=1)
     evidence.close(measured, float(predicted), tolerance=tolerance, unit="days for 32 bits", each=three)
 
@@ -65,9 +65,11 @@ def test_training_takes_6_flops_per_parameter_and_token(impl, evidence, run):
     training_days = partial(impl.planning.training_days, parameters, tokens, promised_flop_per_second=rate)
     predicted = days(parameters, tokens, rate, devices, mfu)
     measured = training_days(devices=devices, mfu=mfu)
-    evidence.close(measured, float(predicted), tolerance=bounds.napkin(predicted), unit="days")
+    evidence.close(measured, float(predicted), tolerance=bounds.rounding.napkin(predicted), unit="days")
     predicted = days(parameters, tokens, rate, 1, 0.5)
-    evidence.close(training_days(), float(predicted), tolerance=bounds.napkin(predicted), unit="days by default")
+    evidence.close(
+        training_days(), float(predicted), tolerance=bounds.rounding.napkin(predicted), unit="days by default"
+    )
 
 
 @verifies(planning.TRAINING_TIME)

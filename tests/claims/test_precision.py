@@ -10,7 +10,7 @@ from torch import nn
 
 from spec import bounds
 from spec import strategies as st
-from spec.bounds import Computed
+from spec.bounds.rounding import Computed
 from spec.claim import verifies
 from spec.claims import precision
 
@@ -93,14 +93,16 @@ def test_wider_dtypes_are_more_exact(evidence, device):
     """Over 1,024 products the error falls from bfloat16 over float16 to float32, where that is multiplied whole."""
     angles = torch.arange(32 * 64, dtype=torch.float64)
     x, w = (angles * 2.1).sin().reshape(32, 64), (angles * 3.7).sin().reshape(64, 32)
-    whole = bounds.operand_cut(torch.float32) == 0  # TF32, which some containers turn on, has float16's 10 bits
+    whole = (
+        bounds.rounding.operand_cut(torch.float32) == 0
+    )  # TF32, which some containers turn on, has float16's 10 bits
     errors = {
         dtype: ((x.to(device, dtype) @ w.to(device, dtype)).cpu().double() - x @ w).square().mean().sqrt().item()
         for dtype in (torch.bfloat16, torch.float16, *([torch.float32] if whole else []))
     }
     for narrow, wide in pairwise(errors):
         falls = errors[narrow] / errors[wide]
-        evidence.at_least(falls, bounds.FALLS, unit="times the wider dtype's error", narrow=narrow, wide=wide)
+        evidence.at_least(falls, bounds.rounding.FALLS, unit="times the wider dtype's error", narrow=narrow, wide=wide)
 
 
 @verifies(precision.TRADE_OFF)
@@ -122,7 +124,7 @@ def test_bfloat16_absorbs_what_float32_keeps(evidence, device):
             low += 1e-3
             wide += 1e-3
         evidence.equal(low.item(), 1, unit="as the bfloat16 weight", steps=steps)
-        tolerance = bounds.additions(1e-3, steps)
+        tolerance = bounds.updates.additions(1e-3, steps)
         evidence.close(wide.item(), 1 + steps * 1e-3, tolerance=tolerance, unit="as the float32 weight", steps=steps)
 
 
@@ -213,7 +215,7 @@ def test_a_step_ends_where_float32_ends_but_for_rounding(impl, evidence, device,
     loss, gradients, largest = two_layers(x, y, parameters, dtype)
     if scale is not None and scale * largest > torch.finfo(dtype).max / 2:
         scale = None  # an overflow, which skips the step, has a test of its own
-    predicted = [bounds.sgd(p, g, 0.125) for p, g in zip(parameters, gradients, strict=True)]
+    predicted = [bounds.updates.sgd(p, g, 0.125) for p, g in zip(parameters, gradients, strict=True)]
     x, y, w1, b1, w2, b2 = (tensor.to(device) for tensor in (x, y, *parameters))
     model = nn.Sequential(linear(w1, b1), linear(w2, b2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.125)
@@ -392,8 +394,8 @@ def test_gradients_are_clipped_once_they_are_unscaled(impl, evidence, device, se
     for group in optimizer.param_groups:
         group["lr"] = 1.0
     step()
-    relative = bounds.clipped(sum(p.numel() for p in layer.parameters()))
+    relative = bounds.updates.clipped(sum(p.numel() for p in layer.parameters()))
     for name, parameter, old, gradient in zip(("weight", "bias"), layer.parameters(), before, gradients, strict=True):
         predicted = old - factor * gradient
-        tolerance = bounds.stepped(predicted, factor * gradient, 0.0 if ratio is None else relative)
+        tolerance = bounds.updates.stepped(predicted, factor * gradient, 0.0 if ratio is None else relative)
         evidence.close(parameter.detach(), predicted, tolerance=tolerance, unit=f"as the {name}", norm=norm)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import randomness
-from spec.streams import restored, seeded
+from spec.oracles.streams import restored, seeded
 
 # Seeds that are easily taken for one another: 0 for a default, and such as have the same bytes, or halves.
 ALIKE = (0, 1, 42, 123, 1234, 1337, 255, 256, 2**16, 2**16 + 1, 2**24, 0x01010101, 0xFF00FF00, 2**31, 2**32 - 1)

@@ -15,7 +15,7 @@ from spec.claim import refutes, verifies
 from spec.claims import storage
 from spec.instruments import allocator
 from spec.instruments.storage import bytes_of, flat, same
-from spec.layouts import Layout, counting, follow, index_of, layouts_of
+from spec.oracles.layouts import Layout, counting, follow, index_of, layouts_of
 
 SHAPES = tuple(shape for dimensions in range(4) for shape in product(range(4), repeat=dimensions))
 HUGE = (16384, 32768, 8192)  # the lecture's sizes: too many elements for 32 bits

@@ -47,7 +47,7 @@ def leaves_reached(root):
 
 def slope(expression, values, leaf):
     """Return the central difference quotient of an expression along one leaf, free of rounding."""
-    step, ends = Fraction(bounds.STEP), []
+    step, ends = Fraction(bounds.rounding.STEP), []
     for shift in (step, -step):
         ends.append(computed(expression, [Fraction(v) + shift * (i == leaf) for i, v in enumerate(values)])[-1])
     return float((ends[0] - ends[1]) / (2 * step))
@@ -121,7 +121,7 @@ def test_backward_gives_the_leaves_their_slopes(evidence, device, expression, va
     keep = [place for place, result in enumerate(results) if result.grad is not None]
     evidence.equal(keep, sorted(used), unit="places with a gradient")
     for leaf in used:
-        tolerance = bounds.central_difference(majorant(expression, values, leaf), len(expression))
+        tolerance = bounds.rounding.central_difference(majorant(expression, values, leaf), len(expression))
         evidence.close(leaves[leaf].grad.item(), slope(expression, values, leaf), tolerance=tolerance, leaf="abc"[leaf])
 
 

@@ -56,14 +56,14 @@ def agrees(evidence, first, second, scale=1.0, **inputs):
         firsts.append(first())
         seconds.append(second())
         ratio = min(firsts) / min(seconds) / scale if min(seconds) > 0 else math.inf
-        if attempt >= 2 and 1 / bounds.CLEARLY <= ratio <= bounds.CLEARLY:
+        if attempt >= 2 and 1 / bounds.timing.CLEARLY <= ratio <= bounds.timing.CLEARLY:
             break
     off = max(ratio, 1 / ratio) if ratio > 0 else math.inf
     noise = max((statistics.median(times) / min(times) for times in (firsts, seconds) if min(times) > 0), default=1)
-    if bounds.CLEARLY < off <= bounds.UNDECIDED or off > bounds.CLEARLY < noise:
+    if bounds.timing.CLEARLY < off <= bounds.timing.UNDECIDED or off > bounds.timing.CLEARLY < noise:
         evidence.ambiguous(f"the times' ratio is {ratio:.2f}: too noisy to tell")
-    evidence.at_most(ratio, bounds.CLEARLY, unit="times as long as predicted", **inputs)
-    evidence.at_least(ratio, 1 / bounds.CLEARLY, unit="times as long as predicted", **inputs)
+    evidence.at_most(ratio, bounds.timing.CLEARLY, unit="times as long as predicted", **inputs)
+    evidence.at_least(ratio, 1 / bounds.timing.CLEARLY, unit="times as long as predicted", **inputs)
 
 
 # ---- timing ----
@@ -80,11 +80,11 @@ def is_the_mean(evidence, impl, schedule, trials):
     """Require the mean of known times, none of which is shorter than it is told to be; one of a few attempts counts."""
     for _ in range(ATTEMPTS):
         seconds, pace = timed_at_pace(impl, schedule, trials=trials)
-        limit = bounds.BESIDE * pace.slowest(trials)
+        limit = bounds.timing.BESIDE * pace.slowest(trials)
         if seconds <= limit:
             break
     mean = sum(schedule) / len(schedule)
-    evidence.at_least(seconds, (1 - bounds.OVERHEAD) * mean, unit="seconds", trials=trials)
+    evidence.at_least(seconds, (1 - bounds.timing.OVERHEAD) * mean, unit="seconds", trials=trials)
     evidence.at_most(seconds, limit, unit="seconds", trials=trials)
     evidence.at_least(pace.count(2 * 4, torch.float32), trials, unit="products", trials=trials)
 
@@ -166,7 +166,7 @@ def test_the_same_operands_are_timed_anew(impl, evidence):
     for milliseconds in (0, 4):
         with Pace([milliseconds * MILLISECOND]):
             seconds = impl.throughput.time_matmul(a, b, trials=2)
-        shortest = (1 - bounds.OVERHEAD) * milliseconds * MILLISECOND
+        shortest = (1 - bounds.timing.OVERHEAD) * milliseconds * MILLISECOND
         evidence.at_least(seconds, shortest, unit="seconds", shape=(2, 3, 4), milliseconds=milliseconds)
 
 
@@ -193,7 +193,7 @@ def test_flop_per_second_is_flops_over_seconds(impl, evidence, flops, seconds):
     """FLOP/s are FLOPs divided by seconds: neither thousands nor trillions of them."""
     exact = Fraction(flops) / Fraction(seconds)
     rate = impl.throughput.flop_per_second(flops, seconds)
-    evidence.close(rate, float(exact), tolerance=bounds.quotient(exact), unit="FLOP/s")
+    evidence.close(rate, float(exact), tolerance=bounds.rounding.quotient(exact), unit="FLOP/s")
 
 
 @verifies(throughput.MFU)
@@ -202,7 +202,7 @@ def test_flops_may_be_numpy_integers(impl, evidence):
     for kind, count in [(kind, int(np.iinfo(kind).max)) for kind in (np.int32, np.int64, np.uint32)] + [(int, 0)]:
         exact = Fraction(count, 4)
         rate = impl.throughput.flop_per_second(flops=kind(count), seconds=4.0)
-        evidence.close(rate, float(exact), tolerance=bounds.quotient(exact), unit="FLOP/s", kind=kind.__name__)
+        evidence.close(rate, float(exact), tolerance=bounds.rounding.quotient(exact), unit="FLOP/s", kind=kind.__name__)
 
 
 @verifies(throughput.MFU)
@@ -213,7 +213,7 @@ def test_mfu_is_achieved_over_promised(impl, evidence, achieved, promised):
     """MFU is the achieved rate divided by the promised one, above 1 too: a part, not a percentage."""
     exact = Fraction(achieved) / Fraction(promised)
     share = impl.throughput.mfu(achieved, promised)
-    evidence.close(share, float(exact), tolerance=bounds.quotient(exact), unit="MFU")
+    evidence.close(share, float(exact), tolerance=bounds.rounding.quotient(exact), unit="MFU")
 
 
 @verifies(throughput.MFU)
@@ -236,7 +236,7 @@ def test_the_promise_for_the_dtype_gives_a_share(impl, evidence):
     """The notes' bfloat16 rate is 0.52 of what an RTX 3070 promises for bfloat16 accumulated in float32."""
     promise = promises.promised(promises.find(CARD), "bfloat16").value
     share = impl.throughput.mfu(NOTES, promise)
-    tolerance, rates = bounds.quotient(Fraction(NOTES / promise)), {"actual": NOTES, "promised": promise}
+    tolerance, rates = bounds.rounding.quotient(Fraction(NOTES / promise)), {"actual": NOTES, "promised": promise}
     evidence.close(share, NOTES / promise, tolerance=tolerance, unit="MFU", **rates)
     evidence.at_most(share, 1, unit="MFU", **rates)
 
@@ -259,7 +259,9 @@ def test_a_product_returns_before_it_is_done(evidence, accelerator):
     a, b = operands(FULL, FULL, FULL, accelerator)
     timer.seconds(lambda: a @ b, accelerator)
     returned, done = zip(*(timer.queued(lambda: a @ b, accelerator) for _ in range(3)), strict=True)
-    evidence.at_most(min(returned) / min(done), 1 / bounds.CLEARLY, unit="of the time until it is done", rows=FULL)
+    evidence.at_most(
+        min(returned) / min(done), 1 / bounds.timing.CLEARLY, unit="of the time until it is done", rows=FULL
+    )
 
 
 @verifies(throughput.SYNCHRONIZE)
@@ -299,7 +301,7 @@ def test_a_slow_first_product_does_not_count(impl, evidence, accelerator):
         with Pace([slow] + [0.0] * 99):
             return impl.throughput.time_matmul(a, b, trials=2)
 
-    evidence.at_most(fastest(from_cold), slow / 2 / bounds.CLEARLY, unit="seconds", slow_first=slow)
+    evidence.at_most(fastest(from_cold), slow / 2 / bounds.timing.CLEARLY, unit="seconds", slow_first=slow)
 
 
 @verifies(throughput.HARDWARE)
@@ -310,9 +312,9 @@ def test_the_same_product_reaches_another_rate_elsewhere(evidence, accelerator):
         a, b = operands(KNEE, KNEE, KNEE, device)
         rates[device] = 2 * KNEE**3 / timer.measure(lambda: a @ b, device, runs=5).median  # noqa: B023
     ratio = rates[accelerator] / rates[CPU]
-    if 1 / bounds.CLEARLY < ratio < bounds.CLEARLY:
+    if 1 / bounds.timing.CLEARLY < ratio < bounds.timing.CLEARLY:
         evidence.ambiguous(f"the accelerator reaches {ratio:.2f} times the CPU's FLOP/s: too close to call")
-    evidence.at_least(max(ratio, 1 / ratio), bounds.CLEARLY, unit="times the other's FLOP/s", rows=KNEE)
+    evidence.at_least(max(ratio, 1 / ratio), bounds.timing.CLEARLY, unit="times the other's FLOP/s", rows=KNEE)
 
 
 def speedup(rows, device):
@@ -332,18 +334,18 @@ def test_bfloat16_is_faster_where_the_device_multiplies_it(evidence, device):
         pytest.skip("torch does not tell whether this device has matrix units for bfloat16")
     rows = 192 if device.type == "cpu" else FULL
     gain = speedup(rows, device)
-    if 1 / (bounds.SAME_SPEED if has_units else bounds.CLEARLY) < gain < bounds.SAME_SPEED:
+    if 1 / (bounds.timing.SAME_SPEED if has_units else bounds.timing.CLEARLY) < gain < bounds.timing.SAME_SPEED:
         evidence.ambiguous(f"bfloat16 is {gain:.2f} times as fast as float32: too close to call")
     if has_units:
         evidence.at_least(gain, 1, unit="times as fast as float32", rows=rows)
     else:
-        evidence.at_most(gain, 1 / bounds.CLEARLY, unit="times as fast as float32", rows=rows)
+        evidence.at_most(gain, 1 / bounds.timing.CLEARLY, unit="times as fast as float32", rows=rows)
 
 
 @refutes(throughput.DTYPE)
 def test_tiny_products_are_not_twice_as_fast_in_bfloat16(evidence, device):
     """A product of 8 × 8 matrices takes about the same time in both: its call outweighs its FLOPs."""
     gain = speedup(8, device)
-    if bounds.CLEARLY < gain <= bounds.UNDECIDED:
+    if bounds.timing.CLEARLY < gain <= bounds.timing.UNDECIDED:
         evidence.ambiguous(f"bfloat16 is {gain:.2f} times as fast as float32: too noisy to tell")
-    evidence.at_most(gain, bounds.CLEARLY, unit="times as fast as float32", rows=8)
+    evidence.at_most(gain, bounds.timing.CLEARLY, unit="times as fast as float32", rows=8)

@@ -7,11 +7,12 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 
-from spec import bounds, steps, streams
+from spec import bounds
 from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import training
-from spec.descent import Descent, loss_and_gradients, mistake, replay
+from spec.oracles import steps, streams
+from spec.oracles.descent import Descent, loss_and_gradients, mistake, replay
 
 NOTES = Descent(lr=0.01, points=4, dims=16)
 SIZES = {"dim": 3, "num_layers": 1, "batch_size": 2, "steps": 2, "lr": 0.0005}
@@ -108,8 +109,8 @@ def follows(evidence, trained, batches, length, lr, name=None):
     types = {type(loss).__name__ for loss in trained.losses} | {"float"}
     evidence.equal(sorted(types), ["float"], unit="as the types of losses")
     predicted, first = replay(used, weights_of(trained.model), lr)
-    magnified = bounds.magnified([x for x, _ in used], len(first) - 1, lr)
-    tolerance = [bounds.replayed(x, y, first, len(predicted), magnified) for x, y in used]
+    magnified = bounds.descent.magnified([x for x, _ in used], len(first) - 1, lr)
+    tolerance = [bounds.descent.replayed(x, y, first, len(predicted), magnified) for x, y in used]
     measured, predicted, tolerance = (
         torch.tensor(each, dtype=torch.float64) for each in (trained.losses, predicted, tolerance)
     )
@@ -125,10 +126,10 @@ def test_the_error_falls_as_the_law_says(evidence, seed):
     errors = NOTES.errors(runs, length, seed)
     measured = errors.mean(1) / errors[0, 0]
     law = NOTES.ratio ** torch.arange(length + 1, dtype=torch.float64)
-    band = law * bounds.mean_curve(NOTES.moments(bounds.ORDER), length, runs)
+    band = law * bounds.descent.mean_curve(NOTES.moments(bounds.descent.ORDER), length, runs)
     evidence.close(measured, law, tolerance=band, unit="of the first squared error")
     ratios = errors[1:] / errors[:-1]
-    one = bounds.mean_of_products(NOTES.moments(bounds.ORDER), 1, ratios.numel())
+    one = bounds.descent.mean_of_products(NOTES.moments(bounds.descent.ORDER), 1, ratios.numel())
     evidence.close(float(ratios.mean()), NOTES.ratio, tolerance=one * NOTES.ratio, unit="per step")
     for name, curve in {"mean": measured, "law": law, "least": law - band, "most": law + band}.items():
         evidence.series(name, range(length + 1), curve, unit="of the first squared error", along="steps")
@@ -145,7 +146,9 @@ def test_beyond_a_learning_rate_the_error_grows(evidence, points, seed):
         descent = Descent(share * Descent(0.0, points, dims).limit, points, dims)
         errors = descent.errors(runs, length, seed)
         mean = float((errors[1:] / errors[:-1]).mean())
-        tolerance = bounds.mean_of_products(descent.moments(bounds.ORDER), 1, runs * length) * descent.ratio
+        tolerance = (
+            bounds.descent.mean_of_products(descent.moments(bounds.descent.ORDER), 1, runs * length) * descent.ratio
+        )
         evidence.close(mean, descent.ratio, tolerance=tolerance, unit="per step", lr=descent.lr)
         if share == 0.5:
             evidence.at_most(mean, 1.0, unit="per stable step", lr=descent.lr)
@@ -165,7 +168,7 @@ def test_a_hundred_steps_come_closer_than_ten(impl, evidence, seed):
         trained = run(impl, batches, seed, **sizes, steps=length)
         weights_are(evidence, trained.model, NOTES.dims, 0)
         left[length] = squared_error(weights_of(trained.model)[0].detach())
-    most = bounds.product(NOTES.moments(bounds.ORDER), 100) * bounds.first_error(NOTES.dims)
+    most = bounds.descent.product(NOTES.moments(bounds.descent.ORDER), 100) * bounds.descent.first_error(NOTES.dims)
     name = likely(impl, batches, trained, seed, **sizes, steps=100)
     evidence.at_most(left[100], most, unit="as the squared error", likely=name, **sizes, steps=100)
     evidence.at_most(left[100], left[10], unit="as the squared error", likely=name, **sizes, steps=100)
@@ -183,7 +186,7 @@ def test_without_layers_the_head_is_left(impl, evidence, device, points, width, 
     x, weights = batches.given[0][0], [weight.detach().cpu().double() for weight in weights_of(trained.model)]
     output = trained.model(x.to(device)).detach()
     predicted, magnitude = steps.chain(x.double(), *weights), steps.chain(x.double().abs(), *(w.abs() for w in weights))
-    tolerance = bounds.products(magnitude, [width] * (layers + 1), torch.float32).squeeze(-1)
+    tolerance = bounds.rounding.products(magnitude, [width] * (layers + 1), torch.float32).squeeze(-1)
     evidence.close(output, predicted.squeeze(-1), tolerance=tolerance, unit="as the output")
 
 

@@ -18,8 +18,8 @@ import hypothesis
 import pytest
 import torch
 
-from spec import running
 from spec.instruments import processes
+from spec.run import judging
 from tests.kit import overlay, simulated
 from tests.kit.overlay import Overlay
 
@@ -243,7 +243,7 @@ def _forget_the_parent() -> None:
 
 def _apply(over: Overlay) -> None:
     over.apply()
-    running.is_reference = lambda package: False  # What goes wrong now is what the overlay returned.
+    judging.is_reference = lambda package: False  # What goes wrong now is what the overlay returned.
     processes.PRELUDE.append(f"from tests.kit import overlay; overlay.named({over.name!r}).apply()")
 
 

@@ -2,7 +2,8 @@
 
 from contextlib import contextmanager
 
-from spec.evidence import Evidence, EvidenceError, show
+from spec.evidence import Evidence, EvidenceError
+from spec.messages.sentences import show
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from textwrap import dedent
 import pytest
 from hypothesis import settings
 
-from spec import contract, profiles
+from spec.implementation import contract
 from spec.report import files
+from spec.run import profiles
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import impl
 from spec.instruments import processes
-from spec.profiles import EXAMPLES
+from spec.run.profiles import EXAMPLES
 from tests.kit import children, overlay
 from tests.kit.overlay import Overlay
 

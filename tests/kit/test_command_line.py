@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import impl
-from spec import skeleton
+from spec.implementation import skeleton
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted(module.name for module in pkgutil.iter_modules(impl.__path__))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from spec.evidence import EvidenceError, plain, sentence, show, show_input
-from spec.implementation import ImplementationError
+from spec.evidence import EvidenceError
+from spec.implementation.loading import ImplementationError
+from spec.messages.sentences import plain, sentence, show, show_input
 from tests.kit.judging import message, name, running
 
 NAN, INF = math.nan, math.inf

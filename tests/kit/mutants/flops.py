@@ -11,7 +11,7 @@ import torch
 from impl.flops import backward, elementwise, forward, matmul, training, transformer_forward
 from spec.claims import flops
 from spec.instruments.flops.products import of_products
-from spec.networks import Experts
+from spec.oracles.networks import Experts
 from tests.kit.overlay import mutant, twin
 
 
@@ -240,13 +240,13 @@ def accepts_fractions(points, parameters):
     return int(2 * points * parameters)
 
 
-@mutant("spec.networks.Experts.active_parameters", caught_by=flops.FORWARD)
+@mutant("spec.oracles.networks.Experts.active_parameters", caught_by=flops.FORWARD)
 def takes_all_experts_for_active(self):
     """Counts the parameters of experts that a token is not sent to."""
     return self.parameters
 
 
-@mutant("spec.networks.Experts.active_parameters", caught_by=flops.FORWARD)
+@mutant("spec.oracles.networks.Experts.active_parameters", caught_by=flops.FORWARD)
 def forgets_the_router(self):
     """Counts the chosen experts only."""
     return Experts_active(self) - self.router.numel()

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from impl import memory as right
-from spec import networks, steps
 from spec.claims import memory
+from spec.oracles import networks, steps
 from tests.kit.overlay import mutant, twin
 
 training_budget, peak_bytes, Budget = right.training_budget, right.peak_bytes, right.MemoryBudget
@@ -267,7 +267,7 @@ def accepts_any_optimizer(batch_size, dim, num_layers, optimizer="adagrad"):
 # ---- the platform ----
 
 
-@mutant("spec.steps.MemoryMeter.read", caught_by=(memory.PARAMETERS, memory.GRADIENTS))
+@mutant("spec.oracles.steps.MemoryMeter.read", caught_by=(memory.PARAMETERS, memory.GRADIENTS))
 def meters_in_blocks(self):
     """Rounds what is alive up to whole blocks of 512 bytes."""
     told = read(self)
@@ -284,14 +284,14 @@ def adagrad_keeps_its_roots(self, closure=None):
     return told
 
 
-@mutant("spec.networks.Layers.in_torch", caught_by=memory.FLOPS_PER_STEP)
+@mutant("spec.oracles.networks.Layers.in_torch", caught_by=memory.FLOPS_PER_STEP)
 def passes_a_gradient_to_the_batch(self, device="cpu"):
     """A network whose batch gets a gradient, too."""
     x, weights = in_torch(self, device)
     return x.requires_grad_(), weights
 
 
-@mutant("spec.steps.forward", caught_by=memory.FLOPS_PER_STEP)
+@mutant("spec.oracles.steps.forward", caught_by=memory.FLOPS_PER_STEP)
 def computes_layers_twice(x, y, weights):
     """A forward pass that computes every hidden layer twice."""
     for weight in weights[:-1]:
@@ -299,7 +299,7 @@ def computes_layers_twice(x, y, weights):
     return forward(x, y, weights[-1:])
 
 
-@mutant("spec.steps.forward", caught_by=(memory.ACTIVATIONS, memory.TOTAL))
+@mutant("spec.oracles.steps.forward", caught_by=(memory.ACTIVATIONS, memory.TOTAL))
 def squares_by_hand(x, y, weights):
     """A loss that saves two more tensors of the prediction's size."""
     prediction, _ = forward(x, y, weights)

@@ -10,7 +10,7 @@ import torch
 from impl import storage as right
 from spec.claims import storage
 from spec.instruments import allocator, timer
-from spec.layouts import Layout
+from spec.oracles.layouts import Layout
 from tests.kit.overlay import mutant, twin
 
 clone = torch.Tensor.clone

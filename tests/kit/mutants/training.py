@@ -10,9 +10,9 @@ from torch import nn
 
 from impl import model
 from impl import training as right
-from spec import descent
 from spec.claims import training
-from spec.descent import Descent
+from spec.oracles import descent
+from spec.oracles.descent import Descent
 from tests.kit.overlay import mutant, twin
 
 train, Run, Cruncher, mse_loss = right.train, right.TrainingRun, model.Cruncher, nn.functional.mse_loss
@@ -379,7 +379,7 @@ def draws_too_narrowly(*size, **options):
     return randn(*size, **options) * (0.9 if options.get("dtype") is torch.float64 else 1)
 
 
-@mutant("spec.descent.Descent.ratio", caught_by=training.RECOVERS_WEIGHTS, value=True)
+@mutant("spec.oracles.descent.Descent.ratio", caught_by=training.RECOVERS_WEIGHTS, value=True)
 def forgets_the_noise():
     """A law for a gradient without noise: (1 − 2·lr)²."""
     return property(lambda self: (1 - 2 * self.lr) ** 2)

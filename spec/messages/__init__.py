@@ -1,0 +1,1 @@
+"""How values, records and likely mistakes are written for a person."""

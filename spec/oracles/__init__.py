@@ -1,0 +1,1 @@
+"""What a test expects, computed without the implementation under test."""

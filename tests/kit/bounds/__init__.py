@@ -1,0 +1,1 @@
+"""The derived bounds, held against what really happens."""

@@ -1,0 +1,1 @@
+"""Devices, their promises, and ranks."""

@@ -1,0 +1,1 @@
+"""How a package is loaded, and what it is held to."""

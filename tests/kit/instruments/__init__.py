@@ -1,0 +1,1 @@
+"""The instruments, held against other ways to measure the same."""

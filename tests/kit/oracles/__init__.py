@@ -1,0 +1,1 @@
+"""The oracles, held against other ways to compute the same."""

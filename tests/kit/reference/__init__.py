@@ -1,0 +1,1 @@
+"""What impl's docstrings promise beyond the claims."""

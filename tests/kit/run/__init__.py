@@ -1,0 +1,1 @@
+"""One run of pytest: its options, its collection, its verdicts."""
