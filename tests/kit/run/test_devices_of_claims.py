@@ -165,7 +165,7 @@ def test_a_device_can_be_chosen(two, name, used, unchecked):
 def test_benchmarks_are_timed_when_asked_for(two, arguments, unit):
     """A plain run passes through each benchmark once; --benchmark-only, --benchmark-enable and -m gpu time it."""
     two.test(ANYWHERE, FASTER)
-    ran = two.run(*arguments)
+    ran = two.run("-v", *arguments)  # -v shows pytest-benchmark's own table.
     assert ran.status == 0
     assert {record["unit"] for claim in ran.claims.values() for record in claim["evidence"]} - {"bytes"} == {unit}
     assert ("Name (time in" in ran.out) == (unit == "timed")
