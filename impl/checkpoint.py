@@ -6,7 +6,7 @@ import os
 import random
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ PARTS = {"model", "optimizer", "kind", "groups", "step", "random"}
 DIGEST = hashlib.sha256().digest_size  # bytes at the end of a file, over all that comes before
 
 
-def save(path: str | Path, model: nn.Module, optimizer: Optimizer, step: int) -> None:
+def save(path: str | Path, model: nn.Module, optimizer: Optimizer, step: SupportsIndex) -> None:
     """Write the model's state, the optimizer's, the step and the random state into one file.
 
     The states are what state_dict() returns: with buffers, extra state of modules, and all options of the optimizer's

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -18,7 +18,9 @@ MAGIC = b"\x93NUMPY"  # how a .npy file begins: https://numpy.org/doc/stable/ref
 CHUNK = 2**20  # tokens in memory at once while they are written
 
 
-def write_tokens(path: str | Path, tokens: Iterable[int] | Array, dtype: np.dtype[Any] | type = np.uint16) -> None:
+def write_tokens(
+    path: str | Path, tokens: Iterable[SupportsIndex] | Array, dtype: np.dtype[Any] | type = np.uint16
+) -> None:
     """Write token ids to a raw file: n × itemsize bytes of the integer type `dtype`, without a header.
 
     An iterable is read once and never held whole. Raises OverflowError for an id that does not fit `dtype`, TypeError
@@ -60,8 +62,8 @@ def open_tokens(path: str | Path, dtype: np.dtype[Any] | type | None = None) -> 
 
 def sample_batch(
     tokens: Array,
-    batch_size: int,
-    sequence_length: int,
+    batch_size: SupportsIndex,
+    sequence_length: SupportsIndex,
     *,
     generator: Generator | None = None,
     device: torch.device | str = "cpu",
@@ -104,7 +106,7 @@ def _integers(dtype: np.dtype[Any] | type) -> np.dtype[Any]:
     return kind
 
 
-def _chunks(tokens: Iterable[int] | Array) -> Iterator[Array | list[int]]:
+def _chunks(tokens: Iterable[SupportsIndex] | Array) -> Iterator[Array | list[int]]:
     if not isinstance(tokens, np.ndarray):
         ids = map(index, tokens)
         while chunk := list(islice(ids, CHUNK)):

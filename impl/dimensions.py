@@ -1,6 +1,7 @@
 """Operations on tensors whose dimensions have names (§2.2.3)."""
 
 from operator import index
+from typing import SupportsIndex
 
 from einops import einsum, rearrange, reduce
 from jaxtyping import Float
@@ -26,7 +27,7 @@ def sum_hidden(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
     return reduce(x, "... hidden -> ...", "sum")
 
 
-def split_heads(x: Float[Tensor, "... total"], heads: int) -> Float[Tensor, "... heads hidden"]:
+def split_heads(x: Float[Tensor, "... total"], heads: SupportsIndex) -> Float[Tensor, "... heads hidden"]:
     """Split the last dimension into heads, without copying: (… (heads hidden)) → (… heads hidden).
 
     Head h is the h-th run of `hidden` values. Raises ValueError where `heads` is not positive or does not divide

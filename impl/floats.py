@@ -4,7 +4,7 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, SupportsFloat, SupportsIndex
 
 __all__ = ["FORMATS", "FloatFields", "FloatFormat", "decode", "encode", "fields"]
 
@@ -75,7 +75,7 @@ class FloatFields(NamedTuple):
     fraction: int
 
 
-def fields(pattern: int, format: FloatFormat) -> FloatFields:
+def fields(pattern: SupportsIndex, format: FloatFormat) -> FloatFields:
     """Split a bit pattern into its fields.
 
     Raises TypeError for what is not an integer, ValueError for one outside 0 … 2**bits − 1.
@@ -85,7 +85,7 @@ def fields(pattern: int, format: FloatFormat) -> FloatFields:
     return FloatFields(pattern >> format.bits - 1, exponent, pattern & (1 << format.fraction_bits) - 1)
 
 
-def decode(pattern: int, format: FloatFormat) -> float:
+def decode(pattern: SupportsIndex, format: FloatFormat) -> float:
     """Return the value of a bit pattern, exactly.
 
     Raises TypeError for what is not an integer, ValueError for one outside 0 … 2**bits − 1.
@@ -102,7 +102,7 @@ def decode(pattern: int, format: FloatFormat) -> float:
     return -value if sign else value
 
 
-def encode(value: float, format: FloatFormat) -> int:
+def encode(value: SupportsFloat, format: FloatFormat) -> int:
     """Return the bit pattern of the value nearest to `value`; of two as near, the one with an even pattern.
 
     What rounds beyond the largest value becomes an infinity, or NaN in a format without. A number of another type than
@@ -110,6 +110,7 @@ def encode(value: float, format: FloatFormat) -> int:
     Raises TypeError for what is not a real number, OverflowError for one that float() refuses as too large.
     """
     sign = (math.copysign(1, value) < 0) << format.bits - 1
+    value = float(value)
     top = (1 << format.bits - 1) - 1  # all ones: NaN in every format
     if value == 0:
         return sign
@@ -125,7 +126,7 @@ def encode(value: float, format: FloatFormat) -> int:
     return sign | min((exponent + format.bias - 1 << format.fraction_bits) + steps, overflow)
 
 
-def _checked(pattern: int, format: FloatFormat) -> int:
+def _checked(pattern: SupportsIndex, format: FloatFormat) -> int:
     pattern = operator.index(pattern)
     if pattern < 0 or pattern >> format.bits:
         raise ValueError(f"{pattern} is not a pattern of {format.bits} bits")

@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 __all__ = ["backward", "elementwise", "forward", "matmul", "training", "transformer_forward"]
 
 
-def matmul(points: int, inputs: int, outputs: int) -> int:
+def matmul(points: SupportsIndex, inputs: SupportsIndex, outputs: SupportsIndex) -> int:
     """Return the FLOPs of a (points, inputs) by (inputs, outputs) product: 2·points·inputs·outputs.
 
     A multiplication and an addition for each term of each sum, the first term's addition to nothing included.
@@ -25,7 +25,7 @@ def matmul(points: int, inputs: int, outputs: int) -> int:
     return 2 * _size("points", points) * _size("inputs", inputs) * _size("outputs", outputs)
 
 
-def elementwise(*shape: int) -> int:
+def elementwise(*shape: SupportsIndex) -> int:
     """Return the FLOPs of one operation on every element of a tensor of this shape: the number of its elements.
 
     A scalar, which has no sizes, takes one.
@@ -34,7 +34,7 @@ def elementwise(*shape: int) -> int:
     return math.prod(_size("a size of the shape", size) for size in shape)
 
 
-def forward(points: int, parameters: int) -> int:
+def forward(points: SupportsIndex, parameters: SupportsIndex) -> int:
     """Return the FLOPs of a forward pass of `points` rows through linear layers: 2·points·parameters.
 
     `parameters` counts the weights that every point is multiplied with: no biases, no embeddings, of experts only those
@@ -44,7 +44,7 @@ def forward(points: int, parameters: int) -> int:
     return 2 * _size("points", points) * _size("parameters", parameters)
 
 
-def backward(points: int, parameters: int, first_layer_parameters: int = 0) -> int:
+def backward(points: SupportsIndex, parameters: SupportsIndex, first_layer_parameters: SupportsIndex = 0) -> int:
     """Return the FLOPs of a backward pass through linear layers: 4·points·parameters − 2·points·first_layer_parameters.
 
     Every layer takes one product for the gradient of its weights and one for that of its input, except that the
@@ -61,7 +61,7 @@ def backward(points: int, parameters: int, first_layer_parameters: int = 0) -> i
     return 4 * points * parameters - 2 * points * first
 
 
-def training(points: int, parameters: int, first_layer_parameters: int = 0) -> int:
+def training(points: SupportsIndex, parameters: SupportsIndex, first_layer_parameters: SupportsIndex = 0) -> int:
     """Return the FLOPs of one step of training: those of `forward` and of `backward`, which see for the arguments.
 
     Of L equal layers that is 1/(3L) less than 6·points·parameters.
@@ -73,13 +73,13 @@ def training(points: int, parameters: int, first_layer_parameters: int = 0) -> i
 
 def transformer_forward(
     *,
-    layers: int,
-    width: int,
-    heads: int,
-    context: int,
-    vocabulary: int,
-    feedforward: int | None = None,
-    batch: int = 1,
+    layers: SupportsIndex,
+    width: SupportsIndex,
+    heads: SupportsIndex,
+    context: SupportsIndex,
+    vocabulary: SupportsIndex,
+    feedforward: SupportsIndex | None = None,
+    batch: SupportsIndex = 1,
     causal: bool = False,
 ) -> int:
     """Return the FLOPs of the products in a Transformer's forward pass over `batch` sequences of `context` tokens.

@@ -43,7 +43,9 @@ class MemoryBudget(NamedTuple):
         return "\n".join([*lines, f"{'total':<22}{sum(self):>16}  {'':>11}{total:>18}"])
 
 
-def training_budget(batch_size: int, dim: int, num_layers: int, optimizer: str = "adagrad") -> MemoryBudget:
+def training_budget(
+    batch_size: SupportsIndex, dim: SupportsIndex, num_layers: SupportsIndex, optimizer: str = "adagrad"
+) -> MemoryBudget:
     """Return the four counts of the notes, of values, for a step of training on `batch_size` points.
 
     There are P = dim²·num_layers + dim parameters, the output of each hidden layer for each point as activations
@@ -58,7 +60,9 @@ def training_budget(batch_size: int, dim: int, num_layers: int, optimizer: str =
     return MemoryBudget(parameters, points * width * layers, parameters, STATES[optimizer] * parameters)
 
 
-def peak_bytes(batch_size: int, dim: int, num_layers: int, optimizer: str = "adagrad") -> int:
+def peak_bytes(
+    batch_size: SupportsIndex, dim: SupportsIndex, num_layers: SupportsIndex, optimizer: str = "adagrad"
+) -> int:
     """Return the largest number of bytes alive at once in a float32 training step, with B = `batch_size` points.
 
     The step is a later one of plain torch on the CPU, with the optimizer that torch.optim calls SGD (for "momentum"
@@ -113,7 +117,9 @@ def peak_bytes(batch_size: int, dim: int, num_layers: int, optimizer: str = "ada
     return VALUE * (always + max(forward, backward, step))
 
 
-def _sizes(batch_size: int, dim: int, num_layers: int, optimizer: str) -> tuple[int, int, int]:
+def _sizes(
+    batch_size: SupportsIndex, dim: SupportsIndex, num_layers: SupportsIndex, optimizer: str
+) -> tuple[int, int, int]:
     """Return the sizes as Python's own integers, which never overflow as NumPy's do."""
     if optimizer not in STATES:
         raise ValueError(f"optimizer is {optimizer!r}, none of {', '.join(STATES)}")

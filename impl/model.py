@@ -1,6 +1,7 @@
 """§3.2: a deep linear network, and how many parameters it has."""
 
 from operator import index
+from typing import SupportsIndex
 
 from torch import Generator, Tensor, nn
 
@@ -20,7 +21,7 @@ class Linear(nn.Module):
 
     weight: nn.Parameter
 
-    def __init__(self, inputs: int, outputs: int, *, generator: Generator | None = None) -> None:
+    def __init__(self, inputs: SupportsIndex, outputs: SupportsIndex, *, generator: Generator | None = None) -> None:
         super().__init__()
         self.weight = scaled_normal(inputs, outputs, generator=generator)
 
@@ -39,7 +40,7 @@ class Cruncher(nn.Module):
     layers: nn.ModuleList
     final: Linear
 
-    def __init__(self, dim: int, num_layers: int, *, generator: Generator | None = None) -> None:
+    def __init__(self, dim: SupportsIndex, num_layers: SupportsIndex, *, generator: Generator | None = None) -> None:
         super().__init__()
         if index(num_layers) < 0:
             raise ValueError(f"num_layers {num_layers} is negative")

@@ -2,6 +2,7 @@
 
 from itertools import product
 from operator import index
+from typing import SupportsIndex
 
 import numpy as np
 import torch
@@ -28,12 +29,13 @@ def batched_matmul(x: Tensor, w: Tensor) -> Tensor:
     return y
 
 
-def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:
+def causal_mask(length: SupportsIndex, device: torch.device | str | None = None) -> Tensor:
     """Return which positions may look at which: bool (length, length), True where column j ≤ row i.
 
     Raises ValueError for a negative length, TypeError for one that is not an integer.
     """
-    if index(length) < 0:
+    length = index(length)
+    if length < 0:
         raise ValueError(f"length {length} is negative")
     position = torch.arange(length, device=device)
     return position <= position[:, None]

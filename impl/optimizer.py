@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ class SGD(torch.optim.Optimizer):
     and leaves that parameter as it was.
     """
 
-    def __init__(self, params: Any, lr: float = 0.01) -> None:
+    def __init__(self, params: Any, lr: SupportsFloat = 0.01) -> None:
         super().__init__(params, {"lr": lr})
         _check(self)
 
@@ -49,7 +49,7 @@ class AdaGrad(torch.optim.Optimizer):
     Journal of Machine Learning Research 12 (2011), Figure 1, with a diagonal matrix; there, δ is added to the root.
     """
 
-    def __init__(self, params: Any, lr: float = 0.01, eps: float = 1e-5) -> None:
+    def __init__(self, params: Any, lr: SupportsFloat = 0.01, eps: SupportsFloat = 1e-5) -> None:
         super().__init__(params, {"lr": lr, "eps": eps})
         _check(self)
 

@@ -2,6 +2,7 @@
 
 import math
 from operator import index
+from typing import SupportsFloat, SupportsIndex
 
 import torch
 from torch import Generator, Tensor, nn
@@ -10,8 +11,8 @@ __all__ = ["normal", "scaled_normal", "truncated_normal"]
 
 
 def normal(
-    fan_in: int,
-    fan_out: int,
+    fan_in: SupportsIndex,
+    fan_out: SupportsIndex,
     *,
     generator: Generator | None = None,
     dtype: torch.dtype | None = None,
@@ -28,8 +29,8 @@ def normal(
 
 
 def scaled_normal(
-    fan_in: int,
-    fan_out: int,
+    fan_in: SupportsIndex,
+    fan_out: SupportsIndex,
     *,
     generator: Generator | None = None,
     dtype: torch.dtype | None = None,
@@ -44,10 +45,10 @@ def scaled_normal(
 
 
 def truncated_normal(
-    fan_in: int,
-    fan_out: int,
+    fan_in: SupportsIndex,
+    fan_out: SupportsIndex,
     *,
-    bound: float = 3.0,
+    bound: SupportsFloat = 3.0,
     generator: Generator | None = None,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -59,8 +60,9 @@ def truncated_normal(
     is √(1 − 2·bound·φ(bound)/(2Φ(bound) − 1)) of what it was: 0.9866 at 3.
     Raises ValueError for a bound that is not above 0. Source: P(|z| ≤ t) = erf(t/√2), inverted.
     """
-    if not bound > 0:
+    if math.isnan(bound) or float(bound) <= 0:
         raise ValueError(f"the bound has to lie above 0: {bound}")
+    bound = float(bound)
     uniform = torch.empty(_shape(fan_in, fan_out), dtype=_drawn(dtype), device=device)
     limit = min(math.erf(bound / math.sqrt(2)), 1 - torch.finfo(uniform.dtype).eps / 2)  # erfinv(1) is infinite
     uniform.uniform_(-limit, limit, generator=generator)
@@ -69,8 +71,8 @@ def truncated_normal(
 
 
 def _standard_normal(
-    fan_in: int,
-    fan_out: int,
+    fan_in: SupportsIndex,
+    fan_out: SupportsIndex,
     generator: Generator | None,
     dtype: torch.dtype | None,
     device: torch.device | str | None,
@@ -78,7 +80,7 @@ def _standard_normal(
     return torch.randn(_shape(fan_in, fan_out), generator=generator, dtype=_drawn(dtype), device=device)
 
 
-def _shape(fan_in: int, fan_out: int) -> tuple[int, int]:
+def _shape(fan_in: SupportsIndex, fan_out: SupportsIndex) -> tuple[int, int]:
     shape = index(fan_in), index(fan_out)
     if min(shape) < 0:
         raise ValueError(f"a size is negative: {shape}")

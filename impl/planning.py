@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from operator import index
+from typing import Any, SupportsFloat, SupportsIndex
 
 __all__ = ["largest_model", "training_days"]
 
@@ -10,12 +11,12 @@ DAY = 86400  # seconds
 
 
 def training_days(
-    parameters: float,
-    tokens: float,
+    parameters: SupportsFloat,
+    tokens: SupportsFloat,
     *,
-    promised_flop_per_second: float,
-    devices: int = 1,
-    mfu: float = 0.5,
+    promised_flop_per_second: SupportsFloat,
+    devices: SupportsIndex = 1,
+    mfu: SupportsFloat = 0.5,
 ) -> float:
     """Return the days that training takes: 6·parameters·tokens FLOPs over the rate that the devices reach together.
 
@@ -27,13 +28,14 @@ def training_days(
     Source: Kaplan et al., Scaling Laws for Neural Language Models (2020), §2.1, for the 6.
     """
     flops = 6 * _exact("parameters", parameters) * _exact("tokens", tokens)
-    rate = index(devices) * _exact("promised_flop_per_second", promised_flop_per_second) * _exact("mfu", mfu)
-    if rate <= 0 or mfu > 1:
+    used = _exact("mfu", mfu)
+    rate = index(devices) * _exact("promised_flop_per_second", promised_flop_per_second) * used
+    if rate <= 0 or used > 1:
         raise ValueError(f"{devices} devices with {promised_flop_per_second} FLOP/s at an MFU of {mfu} train nothing")
     return float(flops / rate / DAY)
 
 
-def largest_model(memory_bytes: float, bytes_per_parameter: float = 16) -> int:
+def largest_model(memory_bytes: SupportsFloat, bytes_per_parameter: SupportsFloat = 16) -> int:
     """Return the largest number of parameters that fit: memory_bytes over bytes_per_parameter, rounded down exactly.
 
     16 bytes are float32's 4 for each of parameter, gradient, and AdamW's two moments; activations are not counted.
@@ -46,12 +48,12 @@ def largest_model(memory_bytes: float, bytes_per_parameter: float = 16) -> int:
     return memory // each
 
 
-def _exact(name: str, value: float) -> Fraction:
+def _exact(name: str, value: Any) -> Fraction:
     """Return the number itself, whatever type holds it; ValueError unless it is finite and at least 0."""
     if not 0 <= value < math.inf:  # math.isfinite would make a float of it, for which an integer may be too large.
         raise ValueError(f"{name} is {value}: it has to be finite and at least 0")
     try:
-        return Fraction(index(value))  # type: ignore[arg-type]
+        return Fraction(index(value))
     except TypeError:  # It is no integer. Python's fractions and decimals, and NumPy's floats, know their exact value.
         exact = value if hasattr(value, "as_integer_ratio") else float(value)
         return Fraction(*exact.as_integer_ratio())

@@ -1,6 +1,6 @@
 """§3.8: the forward pass in low precision, everything else in float32."""
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ def mixed_precision_step(
     *,
     dtype: torch.dtype = torch.bfloat16,
     scaler: Any = None,
-    max_norm: float | None = None,
+    max_norm: SupportsFloat | None = None,
 ) -> Tensor:
     """Make one training step with products in `dtype`, and return the loss before it: float32, a scalar, detached.
 
@@ -50,7 +50,7 @@ def mixed_precision_step(
         return loss.detach()  # A scaler refuses a step without gradients: "No inf checks were recorded".
     if max_norm is not None:
         scaler.unscale_(optimizer)
-        nn.utils.clip_grad_norm_(parameters, max_norm)
+        nn.utils.clip_grad_norm_(parameters, float(max_norm))
     scaler.step(optimizer)
     scaler.update()
     return loss.detach()

@@ -2,6 +2,7 @@
 
 import random
 from operator import index
+from typing import SupportsIndex
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ import torch
 __all__ = ["seed_everything"]
 
 
-def seed_everything(seed: int) -> None:
+def seed_everything(seed: SupportsIndex) -> None:
     """Seed Python's `random`, NumPy's legacy stream (`np.random.rand` and its like) and torch's on every device.
 
     The seed is Python's integer or NumPy's; nothing else is changed. What draws from these streams repeats after the

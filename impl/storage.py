@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -18,7 +19,9 @@ def shares_storage(a: Tensor, b: Tensor) -> bool:
     return a.untyped_storage() is b.untyped_storage()
 
 
-def element_offset(index: Sequence[int], stride: Sequence[int], storage_offset: int = 0) -> int:
+def element_offset(
+    index: Sequence[SupportsIndex], stride: Sequence[SupportsIndex], storage_offset: SupportsIndex = 0
+) -> int:
     """Return how many elements into the storage the element at `index` lies: storage_offset + Σ index·stride.
 
     `index` and `stride` have one number per dimension, both in elements.
@@ -28,7 +31,7 @@ def element_offset(index: Sequence[int], stride: Sequence[int], storage_offset: 
     return operator.index(storage_offset) + sum(i * step for i, step in steps)
 
 
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+def contiguous_strides(shape: Sequence[SupportsIndex]) -> tuple[int, ...]:
     """Return the strides, in elements, of a tensor that lies in its storage row by row without a gap.
 
     A step along a dimension passes over everything in the dimensions after it, where a size of 0 counts as 1, as in
@@ -39,7 +42,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(max(size, 1) for size in sizes[place + 1 :]) for place in range(len(sizes)))
 
 
-def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
+def is_contiguous(shape: Sequence[SupportsIndex], stride: Sequence[SupportsIndex]) -> bool:
     """Return whether a tensor of this shape and these strides lies in its storage row by row without a gap.
 
     The stride of a dimension of size 1 is never used, and a tensor without elements uses none.
@@ -51,7 +54,9 @@ def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
     return 0 in sizes or all(size == 1 or step == packed for size, step, packed in dimensions)
 
 
-def can_view(shape: Sequence[int], stride: Sequence[int], new_shape: Sequence[int]) -> bool:
+def can_view(
+    shape: Sequence[SupportsIndex], stride: Sequence[SupportsIndex], new_shape: Sequence[SupportsIndex]
+) -> bool:
     """Return whether a tensor of this shape and these strides can be viewed as `new_shape` (without −1).
 
     Neighbouring dimensions are one run of evenly spaced elements where stride[i] = size[i + 1]·stride[i + 1];
@@ -82,7 +87,7 @@ def can_view(shape: Sequence[int], stride: Sequence[int], new_shape: Sequence[in
     return True
 
 
-def tensor_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
+def tensor_bytes(shape: Sequence[SupportsIndex], dtype: torch.dtype) -> int:
     """Return the bytes that the values of a tensor take: their number times the bytes of one value.
 
     Raises ValueError for a negative size, TypeError for what is not an integer.
@@ -90,12 +95,12 @@ def tensor_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
     return math.prod(_sizes(shape)) * dtype.itemsize
 
 
-def _numbers(values: Sequence[int]) -> tuple[int, ...]:
+def _numbers(values: Sequence[SupportsIndex]) -> tuple[int, ...]:
     """Return Python's own integers, which never overflow as NumPy's do."""
     return tuple(operator.index(value) for value in values)
 
 
-def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+def _sizes(shape: Sequence[SupportsIndex]) -> tuple[int, ...]:
     sizes = _numbers(shape)
     if any(size < 0 for size in sizes):
         raise ValueError(f"a size is negative: {sizes}")

@@ -1,8 +1,9 @@
 """§2.2.4: the time of a product, FLOP/s, and model FLOPs utilisation."""
 
 import math
-from operator import index
+from operator import index, truediv
 from time import perf_counter
+from typing import SupportsFloat, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 __all__ = ["flop_per_second", "mfu", "time_matmul"]
 
 
-def time_matmul(a: Tensor, b: Tensor, trials: int = 5) -> float:
+def time_matmul(a: Tensor, b: Tensor, trials: SupportsIndex = 5) -> float:
     """Return the mean seconds of one a @ b, (m, k) @ (k, n), over as many products as there are trials.
 
     The clock runs from an idle device until the product is done: devices work while Python goes on. A first product,
@@ -19,31 +20,36 @@ def time_matmul(a: Tensor, b: Tensor, trials: int = 5) -> float:
     """
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"{tuple(a.shape)} @ {tuple(b.shape)}: the inner sizes of two matrices must agree")
-    if index(trials) < 1:
+    trials = index(trials)
+    if trials < 1:
         raise ValueError(f"{trials} trials: at least one is needed")
     _timed(a, b)
     return sum(_timed(a, b) for _ in range(trials)) / trials
 
 
-def flop_per_second(flops: int, seconds: float) -> float:
+def flop_per_second(flops: SupportsFloat, seconds: SupportsFloat) -> float:
     """Return FLOPs ÷ seconds, in FLOP/s.
 
     Raises ValueError for negative FLOPs, and for seconds that are not positive and finite.
     """
-    if not flops >= 0 or not 0 < seconds < math.inf:
+    if math.isnan(flops) or float(flops) < 0 or not _is_positive(seconds):
         raise ValueError(f"{flops} FLOPs in {seconds} seconds")
-    return flops / seconds
+    return float(truediv(flops, seconds))
 
 
-def mfu(actual_flop_per_second: float, promised_flop_per_second: float) -> float:
+def mfu(actual_flop_per_second: SupportsFloat, promised_flop_per_second: SupportsFloat) -> float:
     """Return the model FLOPs utilisation, achieved ÷ promised (PaLM, arXiv:2204.02311, appendix B).
 
     It is at most 1 where the promise is the dense peak of the same device and dtype. Raises ValueError unless both
     rates are positive and finite.
     """
-    if not 0 < actual_flop_per_second < math.inf or not 0 < promised_flop_per_second < math.inf:
+    if not _is_positive(actual_flop_per_second) or not _is_positive(promised_flop_per_second):
         raise ValueError(f"{actual_flop_per_second} of {promised_flop_per_second} FLOP/s: not positive and finite")
-    return actual_flop_per_second / promised_flop_per_second
+    return float(truediv(actual_flop_per_second, promised_flop_per_second))
+
+
+def _is_positive(rate: SupportsFloat) -> bool:
+    return math.isfinite(rate) and float(rate) > 0
 
 
 def _timed(a: Tensor, b: Tensor) -> float:

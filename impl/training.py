@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from operator import index
-from typing import NamedTuple
+from typing import NamedTuple, SupportsFloat, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,11 @@ class TrainingRun(NamedTuple):
 def train(
     get_batch: Callable[[int], tuple[Tensor, Tensor]],
     *,
-    dim: int,
-    num_layers: int,
-    batch_size: int,
-    steps: int,
-    lr: float,
+    dim: SupportsIndex,
+    num_layers: SupportsIndex,
+    batch_size: SupportsIndex,
+    steps: SupportsIndex,
+    lr: SupportsFloat,
     device: torch.device | str = "cpu",
 ) -> TrainingRun:
     """Train a new `model.Cruncher(dim, num_layers)` by SGD, w ← w − lr·gradient, on the mean squared error.
@@ -47,9 +47,10 @@ def train(
     size, number of steps or learning rate, a batch size of 0, a learning rate that is not finite, and a batch of other
     shapes; TypeError for a size or number of steps that is not an integer.
     """
-    if index(batch_size) < 1 or index(steps) < 0:
+    batch_size, steps = index(batch_size), index(steps)
+    if batch_size < 1 or steps < 0:
         raise ValueError(f"a run takes at least one point and no less than 0 steps, not {batch_size} and {steps}")
-    if not 0 <= lr < math.inf:
+    if not math.isfinite(lr) or float(lr) < 0:
         raise ValueError(f"the learning rate is negative or not finite: {lr}")
     model = Cruncher(dim, num_layers).to(device)
     optimizer = SGD(model.parameters(), lr=lr)

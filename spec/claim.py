@@ -1,14 +1,21 @@
 """The claims of the notes: one object for each statement, and the decorators that tie a test to a claim."""
 
+import functools
+import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 Test = TypeVar("Test", bound=Callable[..., object])
+
+# What a test gets from the kit under these names. pytest knows them with the prefix, so that no other plugin's fixture
+# or parameter of the same name takes their place, nor they that of another's.
+PREFIX = "spec_"
+ARGUMENTS = {"impl", "evidence", "fresh", "timed", "meter", "device", "accelerator"}
 
 
 class Standing(Enum):
@@ -83,9 +90,36 @@ def _ties(role: str, claims: Sequence[Claim]) -> Callable[[Test], Test]:
     def tie(test: Test) -> Test:
         for claim in reversed(claims):
             test = pytest.mark.claim(id=claim.id, role=role, standing=claim.standing.value)(test)
-        return test
+        return _prefixed(test)
 
     return tie
+
+
+def _prefixed(test: Test) -> Test:
+    """Return a test that pytest gives the kit's arguments under their prefixed names; called by hand, it takes both."""
+    signature = inspect.signature(test)
+    if not ARGUMENTS.intersection(signature.parameters):
+        return test
+
+    @functools.wraps(test)
+    def prefixed(*args: Any, **kwargs: Any) -> object:
+        return test(*args, **{plain(name): value for name, value in kwargs.items()})
+
+    known = {name: PREFIX + name if name in ARGUMENTS else name for name in signature.parameters}
+    renamed = [parameter.replace(name=known[name]) for name, parameter in signature.parameters.items()]
+    prefixed.__signature__ = signature.replace(parameters=renamed)  # type: ignore[attr-defined]
+    return prefixed  # type: ignore[return-value]
+
+
+def plain(name: str) -> str:
+    """Return the name under which a test knows one of pytest's arguments."""
+    bare = name.removeprefix(PREFIX)
+    return bare if bare in ARGUMENTS else name
+
+
+def arguments(names: Iterable[str]) -> list[str]:
+    """Return the names of pytest's arguments as a test knows them, without those of others that are like the kit's."""
+    return [plain(name) for name in names if name not in ARGUMENTS]
 
 
 def problems(chapters: Sequence[Chapter]) -> Iterator[str]:

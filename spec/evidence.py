@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from spec import compare
+from spec.implementation import checkers
 from spec.implementation.loading import ImplementationError
 from spec.messages import hints
 from spec.messages.sentences import LONGEST, Json, called, given, plain, recorded, sentence, show, show_input
@@ -143,15 +144,17 @@ class Evidence:
         what: str = "",
         **inputs: object,
     ) -> None:
-        """Require that `call()` raises `error`."""
-        predicted = " or ".join(kind.__name__ for kind in (error if isinstance(error, tuple) else (error,)))
+        """Require that `call()` raises `error`; a runtime type checker raises its own for TypeError or ValueError."""
+        kinds = error if isinstance(error, tuple) else (error,)
+        predicted = " or ".join(kind.__name__ for kind in kinds)
         try:
             returned, measured, why = call(), "no error", ""
         except (NotImplementedError, ImplementationError):
             raise
         except Exception as raised:
             measured, why = type(raised).__name__, f": {said}" if (said := " ".join(str(raised).split())) else ""
-            if isinstance(raised, error):
+            refused = checkers.refuses(raised) and not {TypeError, ValueError}.isdisjoint(kinds)
+            if refused or isinstance(raised, kinds):
                 return self._judge("raises", what, "", predicted, predicted, None, 0.0, inputs)
         name = called(call)
         if measured != "no error":

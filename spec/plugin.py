@@ -1,11 +1,12 @@
 """The pytest plugin: options, markers, fixtures and hooks."""
 
+import functools
 import gc
 import json
 import os
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import torch
 from hypothesis import settings
 
 from spec import claims
-from spec.claim import Chapter, problems
+from spec.claim import PREFIX, Chapter, arguments, problems
 from spec.evidence import Evidence
 from spec.hardware import devices, environment, promises, ranks
 from spec.implementation import contract, loading
 from spec.instruments import allocator, eager, processes, timer
-from spec.report import files
+from spec.report import files, properties
 from spec.report.reporter import FAULTS, Reporter
 from spec.report.verdicts import ABSENT
 from spec.run import benchmarks, collection, judging, profiles
@@ -135,7 +136,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    names = metafunc.fixturenames
+    names = arguments(metafunc.fixturenames)
     accelerators = metafunc.config.stash[ACCELERATORS]
     for argument in {"device", "accelerator"} & set(names):
         params = []
@@ -147,7 +148,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             else:
                 absent = pytest.mark.skip(reason=_no_accelerator(metafunc.config))
                 params.append(pytest.param(None, id=ABSENT, marks=[pytest.mark.gpu, absent]))
-        metafunc.parametrize(argument, params)
+        metafunc.parametrize(PREFIX + argument, params)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -174,25 +175,21 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     for claim, test in collection.left_out([item.path for item in items], config.rootpath):
         config.stash[TESTS].setdefault((claim, device), []).append(test)
     for item in items:
-        if "meter" in getattr(item, "fixturenames", ()):
+        if "meter" in collection.arguments_of(item):
             benchmarks.prepare(item)
         ids = list(dict.fromkeys(claim for claim, _ in collection.claims_of(item)))
         if ids:
             device = judging.device_of(item)
             tests = {claim: config.stash[TESTS].get((claim, device), []) for claim in ids}
             item.extra_keyword_matches.update(ids)  # so that -k knows them, too
-            item.user_properties += [
-                ("claims", " ".join(ids)),
-                ("device", device),
-                ("tests", json.dumps(tests)),
-            ]
+            properties.hand_on(item, claims=" ".join(ids), device=device, tests=json.dumps(tests))
             judging.show_examples_to(config.stash[EVIDENCE], item)
     if config.option.benchmark_only:
-        _keep(config, items, [item for item in items if "benchmark" in getattr(item, "fixturenames", ())])
+        _keep(config, items, [item for item in items if "benchmark" in collection.arguments_of(item)])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    if any("fresh" in getattr(item, "fixturenames", ()) for item in session.items):
+    if any("fresh" in collection.arguments_of(item) for item in session.items):
         processes.fresh()  # imports torch beside the first tests
 
 
@@ -222,18 +219,34 @@ def pytest_benchmark_update_commit_info(commit_info: dict[str, object]) -> None:
         commit_info.pop(name, None)
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)  # inside the capturing of output, which would undo our redirection
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    ties = collection.claims_of(item)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Judge what the test itself does, and nothing that other plugins do before or after it, such as seeding."""
+    ties = collection.claims_of(pyfuncitem)
     if not ties:
         return (yield)
-    evidence = item.config.stash[EVIDENCE]
-    names = getattr(item, "fixturenames", ())
-    # Small tensors are done before a second thread has woken up, on a busy machine long before. What an accelerator is
-    # compared with is all of the CPU.
-    small = "accelerator" not in names and ("benchmark" not in names or _untimed(item.config))
-    with timer.one_thread() if small else nullcontext(), judging.judged(item, *ties[0], evidence):
+    test = pyfuncitem.obj
+
+    @functools.wraps(test)
+    def judged(*args: object, **kwargs: object) -> object:
+        with _on_few_threads(pyfuncitem), judging.judged(pyfuncitem, *ties[0], pyfuncitem.config.stash[EVIDENCE]):
+            return test(*args, **kwargs)
+
+    pyfuncitem.obj = judged
+    try:
         return (yield)
+    finally:
+        pyfuncitem.obj = test
+
+
+def _on_few_threads(item: pytest.Item) -> AbstractContextManager[object]:
+    """Run small tensors on one thread: they are done before a second has woken up, on a busy machine long before.
+
+    What an accelerator is compared with is all of the CPU.
+    """
+    names = collection.arguments_of(item)
+    small = "accelerator" not in names and ("benchmark" not in names or _untimed(item.config))
+    return timer.one_thread() if small else nullcontext()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -248,34 +261,35 @@ def pytest_runtest_makereport(
     return report
 
 
+# Tests ask for these by their names without the prefix: see spec.claim.
+
+
 @pytest.fixture(scope="session")
-def impl(pytestconfig: pytest.Config) -> loading.Implementation:
+def spec_impl(pytestconfig: pytest.Config) -> loading.Implementation:
     """The implementation under test: `impl.storage.can_view(…)`."""
     return loading.Implementation(pytestconfig.option.spec_impl)
 
 
 @pytest.fixture(scope="session")
-def evidence(pytestconfig: pytest.Config) -> Evidence:
+def spec_evidence(pytestconfig: pytest.Config) -> Evidence:
     """Asserts and records what the running test measures."""
     return pytestconfig.stash[EVIDENCE]
 
 
 @pytest.fixture(scope="session")
-def fresh() -> processes.Fresh:
+def spec_fresh() -> processes.Fresh:
     """Run functions in fresh processes, which a test may also kill: `fresh.run(function, seed=1)`."""
     return processes.fresh()
 
 
 @pytest.fixture(scope="session")
-def timed(pytestconfig: pytest.Config) -> bool:
+def spec_timed(pytestconfig: pytest.Config) -> bool:
     """Whether benchmarks are measured in this run, or only passed through once."""
     return not _untimed(pytestconfig)
 
 
 @pytest.fixture
-def meter(
-    benchmark: Any, pytestconfig: pytest.Config, request: pytest.FixtureRequest, evidence: Evidence
-) -> benchmarks.Meter:
+def spec_meter(benchmark: Any, pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> benchmarks.Meter:
     """Times what a benchmark gives it, against what the device promises."""
     budget = float(pytestconfig.option.benchmark_max_time)
     return benchmarks.Meter(benchmark, pytestconfig.stash[PROMISES], _untimed(pytestconfig), budget, request.node)

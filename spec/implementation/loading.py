@@ -109,7 +109,7 @@ def hidden(package: str, folder: Path) -> str:
 def _import(path: str) -> tuple[types.ModuleType | None, str | None]:
     """Import a module: the module, or None and what went wrong, or None and None where it does not exist."""
     module, error = None, None
-    with guard.watched() as left:
+    with guard.watched(path.partition(".")[0]) as left:
         try:
             module = importlib.import_module(path)
         except ModuleNotFoundError as missing:

@@ -13,7 +13,7 @@ from spec.claim import Chapter
 from spec.evidence import AMBIGUOUS
 from spec.hardware.ranks import Rank
 from spec.messages.sentences import Json
-from spec.report import files, junit, terminal
+from spec.report import files, junit, properties, terminal
 from spec.report.verdicts import Finding, Outcome, Verdict, findings
 from spec.run import benchmarks, collection, judging
 
@@ -52,21 +52,21 @@ class Reporter:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        told = dict(report.user_properties)
+        told = properties.of(report)
         if report.nodeid not in self.outcomes:
             if "claims" not in told:
                 return
             self.outcomes[report.nodeid] = Outcome(
                 report.nodeid,
-                tuple(str(told["claims"]).split()),
-                str(told["device"]),
+                tuple(told["claims"].split()),
+                told["device"],
                 Verdict.UNCHECKED,
                 UNFINISHED,
-                expected=json.loads(str(told["tests"])),
+                expected=json.loads(told["tests"]),
             )
         outcome = self.outcomes[report.nodeid]
-        outcome.evidence = json.loads(str(told.get("evidence", "[]")))
-        outcome.series = json.loads(str(told.get("series", "[]")))
+        outcome.evidence = json.loads(told.get("evidence", "[]"))
+        outcome.series = json.loads(told.get("series", "[]"))
         if report.failed:  # also one of xdist's workers that died
             outcome.verdict, outcome.reason = Verdict.FAILS, _first_line(report)
         elif report.skipped:
@@ -76,7 +76,7 @@ class Reporter:
         elif report.when == "call":
             outcome.verdict, outcome.reason = Verdict.HOLDS, ""
         if report.when not in ("setup", "call"):
-            self.rates += [{"test": report.nodeid} | rate for rate in json.loads(str(told.get(benchmarks.RATES, "[]")))]
+            self.rates += [{"test": report.nodeid} | rate for rate in json.loads(told.get("rates", "[]"))]
             self.write(complete=False)
 
     @pytest.hookimpl(optionalhook=True)

@@ -14,8 +14,8 @@ from spec.hardware.promises import Promise, Promises
 from spec.instruments import timer
 from spec.instruments.timer import Timing
 from spec.messages.sentences import Json
+from spec.report import properties
 
-RATES = "rates"  # the user property under which a test hands on what it timed
 UNTIMED = "timed only under --benchmark-only, --benchmark-enable or -m gpu"
 PARALLEL = "not timed: under pytest-xdist other tests run at the same time"
 TOO_FAST = "the promised peak or the clock is wrong"
@@ -144,8 +144,7 @@ class Meter:
         first, *others = self.told
         self.benchmark.extra_info |= first | ({"against": others} if others else {})
         if not self.untimed:
-            kept = [(name, value) for name, value in self.node.user_properties if name != RATES]
-            self.node.user_properties[:] = [*kept, (RATES, json.dumps(self.told))]
+            properties.hand_on(self.node, rates=json.dumps(self.told))
 
 
 def decided(evidence: Evidence, *rates: Rate) -> None:

@@ -9,16 +9,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from spec.claim import Chapter, Standing
+from spec.claim import Chapter, Standing, arguments
 
+ROLES = ("verifies", "refutes")
 ROOMS = {("tests", "claims"), ("tests", "benchmarks")}
 
 
 def claims_of(item: pytest.Item) -> list[tuple[str, str]]:
     """Return (claim id, role) for each claim a test is tied to, outermost decorator first."""
     marks = reversed(list(item.iter_markers("claim")))  # pytest keeps them in the order they were applied
-    pairs = [(str(mark.kwargs.get("id", "")), str(mark.kwargs.get("role", ""))) for mark in marks]
-    return list(dict.fromkeys(pairs))
+    pairs = [(str(mark.kwargs.get("id")), mark.kwargs.get("role")) for mark in marks]
+    return list(dict.fromkeys((claim, role) for claim, role in pairs if role in ROLES))  # others use the name as well
+
+
+def arguments_of(item: pytest.Item) -> list[str]:
+    """Return the names of all that a test is given, by pytest and by its fixtures, as a test knows them."""
+    return arguments(getattr(item, "fixturenames", ()))
 
 
 def device_kinds(names: Sequence[str], accelerators: Sequence[torch.device]) -> list[str]:

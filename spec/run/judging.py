@@ -18,34 +18,25 @@ import pytest
 import torch
 from hypothesis.errors import Flaky, HypothesisException
 
-from spec.claim import Claim
+from spec.claim import ARGUMENTS, PREFIX, Claim, plain
 from spec.evidence import Evidence, EvidenceError
 from spec.implementation import contract, guard
 from spec.implementation.loading import Implementation, ImplementationError
 from spec.instruments.processes import ProcessError
 from spec.messages.sentences import CUT, show_input
+from spec.report import properties
+from spec.run.collection import arguments_of
 
 Frames = list[tuple[str, traceback.FrameSummary]]
 LONGEST = 400  # characters of another's error in a message
 SIMPLE = 40  # characters of a variable's value that is shown beside an error
-FIXTURES = {
-    "impl",
-    "evidence",
-    "fresh",
-    "folder",
-    "pytestconfig",
-    "benchmark",
-    "timed",
-    "meter",
-    "device",
-    "accelerator",
-}
+FIXTURES = ARGUMENTS | {"folder", "pytestconfig", "benchmark"}
 
 
 def device_of(item: pytest.Item) -> str:
     """Return the device a test runs on: the one in its id, or else the CPU."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    for name in ("device", "accelerator"):
+    for name in (PREFIX + "device", PREFIX + "accelerator"):
         if name in params:
             return "accelerator" if params[name] is None else str(params[name])
     return "cpu"
@@ -69,6 +60,7 @@ def show_examples_to(evidence: Evidence, item: pytest.Item) -> None:
 
 def inputs_of(arguments: Mapping[str, Any]) -> dict[str, object]:
     """Return a test's own inputs among its arguments; a device is worth a mention unless it is the CPU."""
+    arguments = {plain(name): value for name, value in arguments.items()}
     inputs = {name: value for name, value in arguments.items() if name not in FIXTURES}
     device = arguments.get("device") or arguments.get("accelerator")
     return inputs | ({"device": str(device)} if device is not None and str(device) != "cpu" else {})
@@ -114,7 +106,7 @@ def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iter
         implementation.asked = False
     with evidence.running(claim, rerun(item), inputs):
         try:
-            with guard.watched() as left:
+            with guard.watched(package) as left:
                 try:
                     yield
                 except (KeyboardInterrupt, pytest.exit.Exception, pytest.skip.Exception):
@@ -124,17 +116,16 @@ def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iter
                     error = raised
             if left:
                 first = f"\n{error}" if isinstance(error, EvidenceError) else ""
-                raise EvidenceError(
-                    f"[{claim}] {package} {'; '.join(left)}{first}\n  rerun: {evidence.rerun}"
-                ) from None
+                who = package if "impl" in arguments_of(item) else "this test, which does not call any implementation,"
+                raise EvidenceError(f"[{claim}] {who} {'; '.join(left)}{first}\n  rerun: {evidence.rerun}") from None
             if error is not None:
                 _settle(error, item, evidence)
             if not evidence.records:
                 evidence.fail("measured nothing: a test of a claim ends in evidence.equal, close, at_most, …")
         finally:
-            item.user_properties.append(("evidence", json.dumps([{"role": role} | each for each in evidence.json()])))
+            properties.hand_on(item, evidence=json.dumps([{"role": role} | each for each in evidence.json()]))
             if evidence.curves:
-                item.user_properties.append(("series", json.dumps(list(evidence.curves.values()))))
+                properties.hand_on(item, series=json.dumps(list(evidence.curves.values())))
 
 
 def _settle(error: BaseException, item: pytest.Item, evidence: Evidence, once: str = "") -> NoReturn:
@@ -192,7 +183,7 @@ def _comes_of_an_answer(error: BaseException, item: pytest.Item) -> bool:
 
 def _implementation(item: pytest.Item) -> Implementation | None:
     """Return what a test asks the implementation by, if it does."""
-    given = getattr(item, "funcargs", {}).get("impl")
+    given = getattr(item, "funcargs", {}).get(PREFIX + "impl")
     return given if isinstance(given, Implementation) else None
 
 
@@ -304,13 +295,13 @@ def told_once(failed: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
     alike: dict[str, list[pytest.TestReport]] = {}
     for report in failed:
         head = str(report.longrepr).split("\n", 1)[0]
-        told = head.partition("] ")[2] if "claims" in dict(report.user_properties) and head.startswith("[") else ""
+        told = head.partition("] ")[2] if "claims" in properties.of(report) and head.startswith("[") else ""
         alike.setdefault(told or report.nodeid, []).append(report)
     return [_with_the_rest(first, rest) if rest else first for first, *rest in alike.values()]
 
 
 def _with_the_rest(first: pytest.TestReport, rest: Sequence[pytest.TestReport]) -> pytest.TestReport:
-    claims = dict.fromkeys(claim for report in rest for claim in str(dict(report.user_properties)["claims"]).split())
+    claims = dict.fromkeys(claim for report in rest for claim in properties.of(report)["claims"].split())
     head, *lines = str(first.longrepr).split("\n")
     path, line, _ = first.location
     told = copy.copy(first)

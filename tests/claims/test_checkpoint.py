@@ -71,19 +71,19 @@ def start(fresh, work, **arguments):
 
 
 @pytest.fixture(scope="module")
-def elsewhere(impl, fresh, pytestconfig, tmp_path_factory, request):
+def elsewhere(spec_impl, spec_fresh, pytestconfig, tmp_path_factory, request):
     """Start what takes a while beside the tests, before those that ask what came of it; crashes only if they are."""
     package = pytestconfig.option.spec_impl
     kills, disk, plain = (str(tmp_path_factory.mktemp(name)) for name in ("kills", "disk", "plain"))
     stages = [(0, 4), (0, 2), (2, 4, "random states"), (2, 4, "step"), (2, 4, "nothing")]
     there = {"package": "", "device": "cpu", "optimizers": ["SGD"], "stages": stages}
-    started = {"plain": start(fresh, "train", folder=plain, **there)}
+    started = {"plain": start(spec_fresh, "train", folder=plain, **there)}
     if checkpoint.CRASH.id not in {claim for item in request.session.items for claim, _ in claims_of(item)}:
         return started
-    with contextlib.suppress(ImplementationError, pytest.skip.Exception):  # of which the tests themselves will tell
-        needed(impl)
-        started["kills"] = start(fresh, "kill_saves", package=package, folder=kills, last=10, parts=PARTS, timed=3)
-        started["full disk"] = start(fresh, "fill_the_disk", package=package, folder=disk, parts=PARTS)
+    with contextlib.suppress(ImplementationError, pytest.skip.Exception):  # The tests themselves report these.
+        needed(spec_impl)
+        started["kills"] = start(spec_fresh, "kill_saves", package=package, folder=kills, last=10, parts=PARTS, timed=3)
+        started["full disk"] = start(spec_fresh, "fill_the_disk", package=package, folder=disk, parts=PARTS)
     return started
 
 

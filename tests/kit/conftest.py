@@ -37,3 +37,9 @@ def copy(tmp_path):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     return folder
+
+
+@pytest.fixture(scope="session")
+def fresh(spec_fresh):
+    """Run functions in fresh processes."""
+    return spec_fresh

@@ -56,7 +56,7 @@ def test_every_claim_has_its_mutants():
     """A claim that impl takes part in has at least three mutants, and any other at least one."""
     with closing(children.Collected("--collect-only", "tests/claims", "tests/benchmarks")) as every_test:
         collected = every_test.judge(children.Job())
-    implemented = {claim for test in collected.tests if "impl" in test["fixtures"] for claim in test["claims"]}
+    implemented = {claim for test in collected.tests if "spec_impl" in test["fixtures"] for claim in test["claims"]}
     named = Counter(claim for wrong in overlay.MUTANTS for claim in wrong.claims)
     every = [claim.id for chapter in claims.load() for claim in chapter.claims]
     short = {claim: named[claim] for claim in every if named[claim] < (ENOUGH if claim in implemented else 1)}

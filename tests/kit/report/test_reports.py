@@ -198,12 +198,12 @@ def test_junit_carries_the_evidence(whole):
     whole.run("--spec-impl=mine")
     cases = {case.get("name"): case for case in ElementTree.parse("report/junit.xml").iter("testcase")}
     told = {name: {p.get("name"): p.get("value") for p in case.iter("property")} for name, case in cases.items()}
-    assert told["test_double"]["claims"] == "storage.double"
-    assert told["test_double"]["device"] == "cpu"
+    assert told["test_double"]["spec_claims"] == "storage.double"
+    assert told["test_double"]["spec_device"] == "cpu"
     text = Path("report/junit.xml").read_text()
     assert "hostname" not in text
     assert str(whole.path) not in text
-    (record,) = json.loads(told["test_double"]["evidence"])
+    (record,) = json.loads(told["test_double"]["spec_evidence"])
     assert (record["measured"], record["predicted"], record["unit"], record["holds"]) == (6, 6, "bytes", True)
     failure = cases["test_tensors"].find("failure").get("message")
     message = "[storage.tensors] measured 2×3 float32 tensor element, predicted 3×2 float32 tensor element (exact)"
