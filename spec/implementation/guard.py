@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spec import checkers
+from spec.implementation import checkers
 
 MIXED = "a mixture of both interfaces"
 UNSET = "unset"
