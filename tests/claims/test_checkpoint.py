@@ -13,7 +13,7 @@ from torch import nn
 
 from spec.claim import refutes, verifies
 from spec.claims import checkpoint
-from spec.implementation import guard
+from spec.implementation import checkers, guard
 from spec.implementation.loading import ImplementationError
 from spec.instruments import checkpoints
 from spec.run.collection import claims_of
@@ -347,8 +347,9 @@ def test_every_bit_and_dtype_is_kept(impl, evidence, tmp_path):
 
 
 @verifies(checkpoint.RESUME)
-def test_random_numbers_go_on_where_they_were(impl, evidence, tmp_path):
+def test_random_numbers_go_on_where_they_were(impl, evidence, tmp_path, pytestconfig):
     """After a load, and after the save itself, torch, NumPy and Python draw what comes after the save."""
+    checked = checkers.draw_in(pytestconfig.option.spec_impl)  # beartype itself draws from Python's stream.
     model, optimizer = network(1)
     with guard.watched():
         for seed in (torch.manual_seed, np.random.seed, random.seed):
@@ -365,7 +366,8 @@ def test_random_numbers_go_on_where_they_were(impl, evidence, tmp_path):
         undisturbed = draws()
     names = ["torch"] * 3 + ["NumPy"] * 5 + ["Python"] * 2
     for stream, after, unsaved, loaded in zip(names, predicted, undisturbed, measured, strict=True):
-        evidence.equal(after, unsaved, unit="as the draw after the save", stream=stream)
+        if stream != "Python" or not checked:
+            evidence.equal(after, unsaved, unit="as the draw after the save", stream=stream)
         evidence.equal(loaded, after, unit="as the draw after the load", stream=stream)
 
 
