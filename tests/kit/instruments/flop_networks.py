@@ -164,6 +164,8 @@ def recurrent(tally, layer, x):
     return [loops.recurrent(tally, layer, x)]
 
 
+# oneDNN's kernel of the LSTM adds the biases itself; other recurrent layers add them by operators of their own.
+FUSED = (nn.LSTM,) if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled else ()
 for kind in (nn.LSTM, nn.GRU, nn.RNN):
     for name, options in {"": {}, ", 2 layers, both directions": {"num_layers": 2, "bidirectional": True}}.items():
         case(
@@ -171,7 +173,7 @@ for kind in (nn.LSTM, nn.GRU, nn.RNN):
             lambda kind=kind, options=options: kind(5, 3, batch_first=True, **options),
             of((2, 7, 5)),
             module=True,
-            lines=("matmul",) if kind is not nn.LSTM else PRODUCTS,  # others add biases by operators of their own
+            lines=PRODUCTS if kind in FUSED else ("matmul",),
         )(recurrent)
 
 # Convolutions.
