@@ -97,7 +97,11 @@ PROGRAMS = {  # each with the products that run, by hand from the program's text
     ),
     "while_loop on the meta device": (lambda: three_times(values(4, 4).to("meta")), 3 * SQUARE),
     "map": (lambda: map_over(lambda x: x @ x, values(3, 4, 4)), 3 * SQUARE),
-    "scan": (lambda: scan(lambda c, x: (c @ x, c + x), values(4, 4), values(3, 4, 4)), 3 * SQUARE),
+    # torch 2.10 runs one more step, to learn the shapes of the outputs.
+    "scan": (
+        lambda: scan(lambda c, x: (c @ x, c + x), values(4, 4), values(3, 4, 4)),
+        {3 * SQUARE if torch.__version__ >= (2, 11) else 4 * SQUARE},
+    ),
     "cond, true": (lambda: choose(torch.tensor(True), values(4, 4)), 2 * SQUARE),
     "cond, false": (lambda: choose(torch.tensor(False), values(4, 4)), SQUARE),
     # Backward has two products for each of forward's, which some versions of torch compute again first.
