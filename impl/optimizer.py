@@ -13,15 +13,15 @@ __all__ = ["SGD", "AdaGrad"]
 class SGD(torch.optim.Optimizer):
     """Stochastic gradient descent: p ← p − lr·g, for each parameter p with gradient g.
 
-    A torch.optim.Optimizer: `params` are parameters, or groups of them that may have an `lr` of their own. Each of them
-    is stepped once in `step()`, in place and by its group's present `lr`, and its gradient stays as it is; one whose
-    gradient is None is skipped. `step(closure)` first calls `closure()` once, with gradients enabled, and returns the
-    loss that it returned; `step()` returns None. SGD keeps nothing of a parameter's size in `state`. `add_param_group`,
+    It is a torch.optim.Optimizer. `params` are parameters, or groups of them, which may have an `lr` of their own.
+    `step()` moves each parameter once, in place, by its group's present `lr`. It changes no gradient, and skips
+    parameters whose gradient is None. `step(closure)` first calls `closure()` once, with gradients enabled, and returns
+    its loss; `step()` returns None. SGD keeps no tensor of a parameter's size in `state`. `add_param_group`,
     `zero_grad`, `state_dict`, `load_state_dict`, copies, hooks and schedulers work as with torch's own optimizers.
 
-    Raises ValueError for an `lr` that is negative or not finite, also that of a group which it is made with;
-    RuntimeError for a complex parameter or a sparse gradient, at the latest in `step()`, with a message that says so,
-    and leaves that parameter as it was.
+    Raises ValueError for an `lr` that is negative or not finite, also that of a group in `params`; RuntimeError for a
+    complex parameter or a sparse gradient, at the latest in `step()`, with a message that says so, and leaves that
+    parameter as it was.
     """
 
     def __init__(self, params: Any, lr: SupportsFloat = 0.01) -> None:
@@ -40,8 +40,8 @@ class SGD(torch.optim.Optimizer):
 class AdaGrad(torch.optim.Optimizer):
     """AdaGrad: G ← G + g², then p ← p − lr·g/√(G + eps), for each element of a parameter p with gradient g.
 
-    G starts at 0. It is `state[p]["g2"]`, of p's shape, which may be missing before p's first step, and goes through
-    `state_dict()` and `load_state_dict()`. `eps` is inside the root, and a group may have its own. In all else AdaGrad
+    G starts at 0. It is `state[p]["g2"]`, of p's shape, which may be missing before p's first step; `state_dict()` and
+    `load_state_dict()` save and restore it. `eps` is inside the root, and a group may have its own. In all else AdaGrad
     is like `SGD`.
 
     Raises ValueError for an `eps` that is negative or not finite, and what `SGD` raises.

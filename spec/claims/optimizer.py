@@ -40,7 +40,7 @@ STATE_DICT = chapter.claim(
     law="its tensors share storage with the parameters and follow every step; a deep copy, a clone and a file do not;"
     " the optimizer's state, with G, is in the state_dict() of the optimizer alone",
     standing=CORRECTED,
-    condition="it holds references: what is kept of it changes with the next step, and so does a copy() of the dict",
+    condition="it holds references: a state_dict() from before a step has the new values after it, and so has a copy() of it",
     source="https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",
 )
 

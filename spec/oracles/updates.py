@@ -1,4 +1,4 @@
-"""What a step of SGD or AdaGrad makes of one parameter, in float64, and how far rounding may take it from there."""
+"""The expected step of SGD and AdaGrad for one parameter, in float64, and its tolerance for rounding."""
 
 from typing import Any, NamedTuple
 
@@ -12,36 +12,36 @@ Array = np.ndarray[Any, Any]
 
 
 class Expected(NamedTuple):
-    """Where a step is to take a parameter, with the tolerance of each value, and its gradient; all in float64."""
+    """A parameter after a step, the tolerance of each element, and the gradient; all in float64."""
 
     parameter: Array
-    near: Array
+    tolerance: Array
     gradient: Array | None
 
 
-class Followed:
-    """A parameter of an optimizer, its options, and the sum of the squares of its gradients so far.
+class ExpectedUpdate:
+    """Predicts the steps of one parameter from its options and the sum of its squared gradients so far.
 
-    Every step is judged from where the parameter is before it, so that one wrong step does not hide in the next.
+    Each prediction starts from the parameter's present value, so that no error is carried into the next step.
     """
 
     def __init__(self, parameter: Tensor, *, lr: float = 0.01, eps: float | None = 1e-5) -> None:
         self.parameter = parameter
         self.lr = lr
-        self.eps = eps  # None for SGD
+        self.eps = eps  # It is None for SGD.
         self.steps = 0
         self.squares = np.zeros(tuple(parameter.shape))
 
     def step(self) -> Expected:
-        """Add up the gradient's square, and return where this step is to take the parameter.
+        """Add the gradient's square to the sum, and return the parameter that the next step has to produce.
 
-        Where the gradient is 0, or there is none, it stays exactly where it is.
+        Call it before that step. Where the gradient is 0, or there is none, the tolerance is 0.
         """
         parameter, dtype, device = self.parameter, self.parameter.dtype, self.parameter.device
-        p = exactly(parameter)
+        p = as_float64(parameter)
         if parameter.grad is None:
             return Expected(p, np.zeros_like(p), None)
-        g = exactly(parameter.grad)
+        g = as_float64(parameter.grad)
         self.squares = self.squares + g * g
         self.steps += 1
         if self.eps is None:
@@ -49,11 +49,11 @@ class Followed:
         else:
             move = self.lr * g / np.sqrt(self.squares + self.eps)
             relative = bounds.updates.adapted(self.steps, dtype, device)
-        near = bounds.updates.moved(np.abs(p - move), np.abs(move), relative, dtype)
-        return Expected(p - move, np.where(g == 0, 0.0, near), g)
+        tolerance = bounds.updates.moved(np.abs(p - move), np.abs(move), relative, dtype)
+        return Expected(p - move, np.where(g == 0, 0.0, tolerance), g)
 
 
-def exactly(tensor: Tensor) -> Array:
-    """Return the values as NumPy float64, which holds each of them exactly, in an array of its own."""
+def as_float64(tensor: Tensor) -> Array:
+    """Return a copy of the values as NumPy float64, which represents each of them exactly."""
     values: Array = tensor.detach().cpu().to(torch.float64, copy=True).numpy()
     return values

@@ -1,4 +1,4 @@
-"""§3.5: how fast AdaGrad's step is, beside that of torch's own."""
+"""§3.5: how fast AdaGrad's step is, compared with torch's own AdaGrad."""
 
 from collections import Counter
 
@@ -7,11 +7,12 @@ from torch import nn
 
 from spec.claim import verifies
 from spec.claims import optimizer
-from spec.oracles.updates import Followed, exactly
+from spec.oracles.updates import ExpectedUpdate, as_float64
 from spec.run.benchmarks import Work
 
-MANY, SOME, LARGE = (200, 32), (50, 256), (8, 2048)  # parameters, and the rows and columns of each
-VALUES = 5  # read and written per element: parameter, gradient and sum, the first and the last twice
+# Each is the number of parameters, and the number of rows and of columns of each of them.
+MANY, SOME, LARGE = (200, 32), (50, 256), (8, 2048)
+VALUES = 5  # A step reads parameter, gradient and sum of each element, and writes parameter and sum.
 
 
 def square_parameters(count, side, device):
@@ -25,14 +26,14 @@ def square_parameters(count, side, device):
 
 @verifies(optimizer.EFFECTIVE_RATE)
 def test_steps_under_a_constant_gradient_are_timed(impl, evidence, meter, device):
-    """The bytes per second of AdaGrad's step and torch's; after all these the next step is as long as it is to be."""
+    """The steps of AdaGrad and torch's AdaGrad are timed in bytes per second; the next step has the right length."""
     sizes = ((2, 32),) if not meter.timed else (MANY, SOME) if device.type == "cpu" else (MANY, SOME, LARGE)
-    works, taken, ours = {}, Counter(), {}
+    works, steps_taken, ours = {}, Counter(), {}
 
-    def steps(name, stepping):
+    def counted(name, optimizer):
         def step():
-            taken[name] += 1
-            stepping.step()
+            steps_taken[name] += 1
+            optimizer.step()
 
         return step
 
@@ -40,15 +41,16 @@ def test_steps_under_a_constant_gradient_are_timed(impl, evidence, meter, device
         for whose, make in (("AdaGrad", impl.optimizer.AdaGrad), ("torch's AdaGrad", torch.optim.Adagrad)):
             name = f"{whose} on {count} of {side}×{side}"
             parameters = square_parameters(count, side, device)
-            run = steps(name, make(parameters, lr=0.01))
+            run = counted(name, make(parameters, lr=0.01))
             bytes_moved = VALUES * sum(parameter.nbytes for parameter in parameters)
             works[name] = Work(run, bytes=bytes_moved, dtype=torch.float32, shape=(count, side, side))
             if whose == "AdaGrad":
                 ours[name] = parameters[-1]
     meter.rates(works, device, flush=False)
     for name, parameter in ours.items():
-        followed = Followed(parameter)
-        followed.steps, followed.squares = taken[name], taken[name] * exactly(parameter.grad) ** 2
-        goal = followed.step()
+        update, g = ExpectedUpdate(parameter), as_float64(parameter.grad)
+        update.steps, update.squares = steps_taken[name], steps_taken[name] * g**2
+        expected = update.step()
         works[name].run()
-        evidence.close(exactly(parameter), goal.parameter, tolerance=goal.near, unit="as the parameter", of=name)
+        measured, tolerance = as_float64(parameter), expected.tolerance
+        evidence.close(measured, expected.parameter, tolerance=tolerance, what="the parameter after a step", of=name)

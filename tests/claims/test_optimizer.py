@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -17,15 +18,16 @@ from spec import strategies as st
 from spec.claim import refutes, verifies
 from spec.claims import optimizer
 from spec.instruments import allocator
-from spec.oracles.updates import Followed, exactly
+from spec.oracles.updates import ExpectedUpdate, as_float64
 
 NAMES = ("SGD", "AdaGrad")
-# Where nothing else is said there is one parameter of each shape; of those alike, two have the same dtype as well.
+# A test has one parameter of each of these shapes unless it says otherwise. Shapes repeat, and two parameters of one
+# shape also share a dtype, so that an optimizer that finds its sums by shape or by dtype mixes them up.
 SHAPES = ((), (4, 5), (4, 5), (0, 3), (4, 5), (0,), (7,), (2, 1, 3))
 ALIKE = {"options": {}, "shapes": ((2, 3),) * 4, "seed": 0}
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 PRECISE = DTYPES[:2]
-NOTHING = {"SGD": {"eps": None}, "AdaGrad": {}}  # what a Followed has to know where no option is given
+DEFAULTS = {"SGD": {"eps": None}, "AdaGrad": {}}  # options of the expected update when the test passes none
 
 
 class Draw:
@@ -36,18 +38,18 @@ class Draw:
         self.device = device
 
     def tensor(self, shape, dtype):
-        """Return normal values; a matrix has its columns in memory one after the other."""
+        """Return normal values; the columns of a matrix are contiguous in memory, and its rows are not."""
         values = self.random.standard_normal(shape[::-1]).T
         return torch.as_tensor(values).to(dtype).to(self.device)
 
     def parameters(self, dtypes=DTYPES, shapes=SHAPES):
-        """Return a parameter of each shape, in each dtype in turn."""
+        """Return a parameter of each shape; their dtypes take turns."""
         first = int(self.random.integers(len(dtypes)))
-        kinds = [dtypes[(first + place) % len(dtypes)] for place in range(len(shapes))]
-        return [nn.Parameter(self.tensor(shape, dtype)) for shape, dtype in zip(shapes, kinds, strict=True)]
+        in_turn = [dtypes[(first + index) % len(dtypes)] for index in range(len(shapes))]
+        return [nn.Parameter(self.tensor(shape, dtype)) for shape, dtype in zip(shapes, in_turn, strict=True)]
 
     def gradient(self, parameter, zeros=True):
-        """Give a parameter a gradient of its own."""
+        """Give a parameter a new gradient; without `zeros` no element of it is 0."""
         signs = np.sign(
             self.random.integers(-4, 5, parameter.shape) if zeros else self.random.normal(size=parameter.shape)
         )
@@ -55,7 +57,7 @@ class Draw:
         parameter.grad = torch.as_tensor(signs * sizes).to(parameter.dtype).to(self.device)
 
     def gradients(self, parameters, missing=1 / 8):
-        """Give parameters a gradient each; leave some without."""
+        """Give each parameter a new gradient, or None at the rate `missing`."""
         for parameter in parameters:
             if self.random.random() < missing:
                 parameter.grad = None
@@ -73,64 +75,81 @@ def dtypes_of(device):
     return [dtype for dtype in DTYPES if device.type != "mps" or dtype is not torch.float64]
 
 
-def squares_of(stepping, parameter):
-    """Return the sum of squares that AdaGrad keeps; zeros where it keeps none yet."""
-    kept = stepping.state.get(parameter, {})
-    return exactly(kept["g2"]) if "g2" in kept else np.zeros(tuple(parameter.shape))
+def gradient_of(parameter):
+    """Return a parameter's gradient in float64; zeros where it has none."""
+    return np.zeros(tuple(parameter.shape)) if parameter.grad is None else as_float64(parameter.grad)
 
 
-def moves(evidence, followed, step):
-    """Require of a step that it moves each parameter as its rule has it, and leaves its gradient as it is."""
-    gradients = [each.parameter.grad for each in followed]
-    learning = [each.parameter.requires_grad for each in followed]
-    starts = [exactly(each.parameter) for each in followed]
-    expected = [each.step() for each in followed]
-    step()
-    for each, start, goal in zip(followed, starts, expected, strict=True):
-        at = {"lr": each.lr, "eps": each.eps, "step": each.steps, "dtype": each.parameter.dtype}
-        after, parameter, near = exactly(each.parameter), goal.parameter, goal.near
-        if (place := first_off(after, goal)) is not None:  # one element says more than all of them
-            at |= {"element": list(place)} if place else {}
-            at |= {"before": start[place], "gradient": None if goal.gradient is None else goal.gradient[place]}
-            after, parameter, near = after[place], parameter[place], near[place]
-        evidence.close(after, parameter, tolerance=near, unit="as the parameter", **at)
-    still = [each.parameter.requires_grad for each in followed]
-    evidence.equal(still, learning, unit="as what requires grad")
-    kept = [each.parameter.grad is gradient for each, gradient in zip(followed, gradients, strict=True)]
-    evidence.equal(kept, [True] * len(followed), unit="that the gradients are the same ones")
-    same = [
-        gradient is None or np.array_equal(exactly(gradient), goal.gradient, equal_nan=True)
-        for gradient, goal in zip(gradients, expected, strict=True)
-    ]
-    evidence.equal(same, [True] * len(followed), unit="that the gradients are as before", parameters=len(followed))
+def squares_of(adagrad, parameter):
+    """Return AdaGrad's sum of squared gradients for a parameter; zeros where there is no sum yet."""
+    state = adagrad.state.get(parameter, {})
+    return as_float64(state["g2"]) if "g2" in state else np.zeros(tuple(parameter.shape))
 
 
-def first_off(after, goal):
-    """Return where the first element is that is not where a step is to take it; None where all are."""
-    if after.shape != goal.parameter.shape:
+@contextmanager
+def unchanged_gradients(evidence, parameters):
+    """Require that the block leaves every gradient, and every `requires_grad`, as it is."""
+    before = [(parameter.requires_grad, parameter.grad, gradient_of(parameter)) for parameter in parameters]
+    yield
+    for index, (parameter, (learning, gradient, values)) in enumerate(zip(parameters, before, strict=True)):
+        evidence.equal(parameter.requires_grad, learning, what="requires_grad after the step", parameter=index)
+        evidence.true(parameter.grad is gradient, "the gradient is the same object after the step", parameter=index)
+        evidence.equal(gradient_of(parameter), values, what="the gradient after the step", parameter=index)
+
+
+def has_moved_to(evidence, update, expected, tolerance, before):
+    """Require that a parameter has its expected values; a failure shows the first element that has not."""
+    after, gradient = as_float64(update.parameter), gradient_of(update.parameter)
+    inputs = {"lr": update.lr, "eps": update.eps, "step": update.steps, "dtype": update.parameter.dtype}
+    if (index := first_outside(after, expected, tolerance)) is not None:
+        inputs |= {"element": list(index)} if index else {}
+        inputs |= {"before": before[index], "gradient": None if update.parameter.grad is None else gradient[index]}
+        after, expected, tolerance = after[index], expected[index], tolerance[index]
+    evidence.close(after, expected, tolerance=tolerance, what="the parameter after the step", **inputs)
+
+
+def first_outside(after, expected, tolerance):
+    """Return the index of the first element that is outside its tolerance; None where there is none."""
+    if after.shape != expected.shape:
         return None
-    there = (np.abs(after - goal.parameter) <= goal.near) | (after == goal.parameter)
-    off = np.argwhere(~(there | (np.isnan(after) & np.isnan(goal.parameter))))
-    return tuple(map(int, off[0])) if len(off) else None
+    right = (np.abs(after - expected) <= tolerance) | (after == expected) | (np.isnan(after) & np.isnan(expected))
+    wrong = np.argwhere(~right)
+    return tuple(map(int, wrong[0])) if len(wrong) else None
 
 
-def adds_up(evidence, followed, stepping):
-    """Require of AdaGrad's sums that each is that of its parameter's squared gradients."""
-    for each in followed:
-        nearly = each.squares * bounds.updates.summed(each.steps, each.parameter.dtype)
-        evidence.close(squares_of(stepping, each.parameter), each.squares, tolerance=nearly, unit='as state[p]["g2"]')
+def follows_the_rule(evidence, updates, step):
+    """Require that step() moves every parameter by its optimizer's rule and leaves its gradient as it is.
+
+    SGD's rule is p ← p − lr·g. AdaGrad's is G ← G + g², then p ← p − lr·g/√(G + ε). A parameter without a gradient
+    stays. Each update knows its parameter, lr, ε and G.
+    """
+    parameters = [update.parameter for update in updates]
+    before = [as_float64(parameter) for parameter in parameters]
+    expected = [update.step() for update in updates]
+    with unchanged_gradients(evidence, parameters):
+        step()
+    for update, start, goal in zip(updates, before, expected, strict=True):
+        has_moved_to(evidence, update, goal.parameter, goal.tolerance, start)
 
 
-def through_a_file(kept):
-    """Return what torch.load makes of what torch.save wrote, without running code from it."""
+def sums_are_right(evidence, updates, adagrad):
+    """Require that AdaGrad's sum for each parameter is that of its squared gradients so far."""
+    for update in updates:
+        tolerance = update.squares * bounds.updates.summed(update.steps, update.parameter.dtype)
+        measured = squares_of(adagrad, update.parameter)
+        evidence.close(measured, update.squares, tolerance=tolerance, what='state[p]["g2"]')
+
+
+def through_a_file(state_dict):
+    """Save a state_dict to a file in memory, and return what torch.load reads from it without running any code."""
     file = io.BytesIO()
-    torch.save(kept, file)
+    torch.save(state_dict, file)
     file.seek(0)
     return torch.load(file, weights_only=True)
 
 
 class Product(nn.Module):
-    """Multiplies by a weight; what torch's own layers start from comes out of the global stream."""
+    """Multiplies by a given weight. torch's own layers would draw theirs from the global random stream."""
 
     def __init__(self, weight):
         super().__init__()
@@ -147,43 +166,46 @@ def products(draw, *shapes):
 
 
 def storage_of(tensor):
-    """Return where a tensor's storage is."""
+    """Return the address of a tensor's storage."""
     return tensor.untyped_storage().data_ptr()
 
 
 def values_of(tensors):
-    """Return each tensor's values, in arrays of their own, by name."""
-    return {name: exactly(tensor) for name, tensor in tensors.items()}
+    """Return a copy of each named tensor's values."""
+    return {name: as_float64(tensor) for name, tensor in tensors.items()}
 
 
-def are_equal(evidence, measured, predicted, unit):
+def are_equal(evidence, measured, predicted, what):
     """Require the same names, and the same values under each."""
-    evidence.equal(list(measured), list(predicted), unit=f"as the names of {unit}")
+    evidence.equal(list(measured), list(predicted), what=f"the names in {what}")
     for name, values in measured.items():
-        evidence.equal(values, predicted[name], unit=f"as {unit}", name=name)
+        evidence.equal(values, predicted[name], what=f"the values in {what}", of=name)
 
 
-def places_of(parameters, group):
-    """Return where each parameter of a group stands among `parameters`."""
-    places = {id(parameter): place for place, parameter in enumerate(parameters)}
-    return [places.get(id(parameter), "another") for parameter in group["params"]]
+def indices_of(parameters, group):
+    """Return the index in `parameters` of each parameter of a group; "another" for one that is not among them."""
+    index_by_id = {id(parameter): index for index, parameter in enumerate(parameters)}
+    return [index_by_id.get(id(parameter), "another") for parameter in group["params"]]
 
 
-def stepped(impl, name, seed, device):
-    """Return parameters of two groups and their optimizer; one has made no step, and one is frozen since."""
+def optimizer_after_a_step(impl, name, seed, device):
+    """Return parameters in two groups, and their optimizer after a step; all gradients are None.
+
+    The last parameter had no gradient in that step, and the second one has been frozen since.
+    """
     draw = Draw(seed, device)
     parameters = draw.parameters(dtypes_of(device))
     groups = [{"params": parameters[:2]}, {"params": parameters[2:], "lr": 0.5}]
-    stepping = getattr(impl.optimizer, name)(groups)
+    opt = getattr(impl.optimizer, name)(groups)
     draw.gradients(parameters[:-1], missing=0)
-    stepping.step()
-    stepping.zero_grad()
+    opt.step()
+    opt.zero_grad()
     parameters[1].requires_grad_(False)
-    return parameters, stepping
+    return parameters, opt
 
 
-def given_gradients(parameters):
-    """Give all parameters but the last but one a gradient, and return how many bytes that takes."""
+def give_gradients(parameters):
+    """Give every parameter but the last but one a gradient, and return how many bytes these gradients take."""
     chosen = [*parameters[:-2], parameters[-1]]
     for parameter in chosen:
         parameter.grad = torch.ones_like(parameter)
@@ -194,145 +216,157 @@ def given_gradients(parameters):
 @given(options=st.adaptive_options, by_name=st.yes_or_no, shapes=st.parameter_shapes, seed=st.seeds)
 @example(by_name=True, **ALIKE)
 def test_each_step_follows_the_rule(impl, evidence, device, options, by_name, shapes, seed):
-    """Over five steps, with gradients from 1e-6 to 1e6, p moves by −lr·g/√(G + ε) and G is the sum of g²."""
+    """In each of five steps, with gradients from 1e-6 to 1e6, G grows by g² and then p moves by −lr·g/√(G + ε)."""
     draw = Draw(seed, device)
     parameters = draw.parameters(dtypes_of(device), shapes)
-    followed = [Followed(parameter, **options) for parameter in parameters]
-    in_order = () if by_name or "lr" not in options else tuple(options.values())
-    stepping = impl.optimizer.AdaGrad(parameters, *in_order, **({} if in_order else options))
+    positional = tuple(options.values()) if "lr" in options and not by_name else ()
+    adagrad = impl.optimizer.AdaGrad(parameters, *positional, **({} if positional else options))
+    lr, eps = options.get("lr", 0.01), options.get("eps", 1e-5)
+    sums = [np.zeros(tuple(parameter.shape)) for parameter in parameters]
+    updates = [ExpectedUpdate(parameter, **options) for parameter in parameters]  # These give the tolerances.
     for _ in range(5):
         draw.gradients(parameters)
-        moves(evidence, followed, stepping.step)
-    adds_up(evidence, followed, stepping)
+        before = [as_float64(parameter) for parameter in parameters]
+        tolerances = [update.step().tolerance for update in updates]
+        with unchanged_gradients(evidence, parameters):
+            adagrad.step()
+        for update, p, G, tolerance in zip(updates, before, sums, tolerances, strict=True):
+            g = gradient_of(update.parameter)
+            G += g * g
+            has_moved_to(evidence, update, p - lr * g / np.sqrt(G + eps), tolerance, before=p)
+    sums_are_right(evidence, updates, adagrad)
 
 
 @verifies(optimizer.ADAGRAD)
 @given(seed=st.seeds)
 def test_without_eps_it_is_torchs(impl, evidence, device, seed):
-    """With ε = 0 each of five steps is that of torch.optim.Adagrad, an implementation by others, within rounding."""
+    """With ε = 0 each of five steps is, within rounding, that of torch.optim.Adagrad."""
+    # torch adds ε outside the root, so the two rules agree only where ε is 0. After each step torch's parameter is set
+    # to ours, so that differences do not add up. Both sides are rounded, so the tolerance is that of one, twice.
     draw = Draw(seed, device)
-    (parameter,) = draw.parameters([torch.float32], [(5, 7)])
-    others = parameter.detach().clone().requires_grad_()
-    stepping = impl.optimizer.AdaGrad([parameter], lr=0.1, eps=0.0)
-    theirs = torch.optim.Adagrad([others], lr=0.1, eps=0.0)
-    followed = Followed(parameter, lr=0.1, eps=0.0)
-    taken, predicted, near = [], [], []
+    (ours,) = draw.parameters([torch.float32], [(5, 7)])
+    theirs = ours.detach().clone().requires_grad_()
+    adagrad = impl.optimizer.AdaGrad([ours], lr=0.1, eps=0.0)
+    torchs = torch.optim.Adagrad([theirs], lr=0.1, eps=0.0)
+    update = ExpectedUpdate(ours, lr=0.1, eps=0.0)
+    measured, predicted, tolerances = [], [], []
     for _ in range(5):
-        draw.gradient(parameter, zeros=False)
-        others.grad = parameter.grad
-        near.append(2 * followed.step().near)
-        stepping.step()
-        theirs.step()
-        taken.append(exactly(parameter))
-        predicted.append(exactly(others))
+        draw.gradient(ours, zeros=False)
+        theirs.grad = ours.grad
+        tolerances.append(2 * update.step().tolerance)
+        adagrad.step()
+        torchs.step()
+        measured.append(as_float64(ours))
+        predicted.append(as_float64(theirs))
         with torch.no_grad():
-            others.copy_(parameter)
-    taken, predicted, near = map(np.stack, (taken, predicted, near))
-    evidence.close(taken, predicted, tolerance=near, unit="as torch's parameter")
+            theirs.copy_(ours)
+    measured, predicted, tolerances = map(np.stack, (measured, predicted, tolerances))
+    evidence.close(measured, predicted, tolerance=tolerances, what="the parameter after torch's steps")
 
 
 @verifies(optimizer.ADAGRAD)
 @pytest.mark.parametrize("way", ["state dict", "deep copy", "file", "copied optimizer"])
 def test_the_sums_go_along(impl, evidence, way):
-    """After a trip through state_dict, a deep copy or a file, options and sums are the same, and go on in use.
+    """An optimizer that is restored from a state_dict, a copy of it or a file, or copied, goes on with the same G.
 
-    Of two parameters of the same shape and dtype the sums are equal until then, and go on by gradients of their own.
+    Its options are restored, too. Two parameters of the same shape and dtype have equal sums until then, and
+    different gradients afterwards: restored sums must not be shared.
     """
     draw = Draw(3)
     parameters = draw.parameters(PRECISE)
-    groups = [{"params": parameters[:2], "lr": 0.5, "note": "kept"}, {"params": parameters[2:], "eps": 1e-2}]
+    groups = [{"params": parameters[:2], "lr": 0.5, "note": "a user's own"}, {"params": parameters[2:], "eps": 1e-2}]
     options = [{"lr": 0.5}] * 2 + [{"lr": 0.25, "eps": 1e-2}] * (len(parameters) - 2)
-    followed = [Followed(parameter, **option) for parameter, option in zip(parameters, options, strict=True)]
-    stepping = impl.optimizer.AdaGrad(groups, lr=0.25)
+    updates = [ExpectedUpdate(parameter, **option) for parameter, option in zip(parameters, options, strict=True)]
+    adagrad = impl.optimizer.AdaGrad(groups, lr=0.25)
     for _ in range(3):
         draw.gradients(parameters, missing=0)
         parameters[4].grad = parameters[2].grad.clone()
-        moves(evidence, followed, stepping.step)
+        follows_the_rule(evidence, updates, adagrad.step)
     if way == "copied optimizer":
-        stepping = copy.deepcopy(stepping)
-        parameters = [parameter for group in stepping.param_groups for parameter in group["params"]]
+        adagrad = copy.deepcopy(adagrad)
+        parameters = [parameter for group in adagrad.param_groups for parameter in group["params"]]
     else:
-        change = {"state dict": lambda kept: kept, "deep copy": copy.deepcopy, "file": through_a_file}[way]
-        kept = change(stepping.state_dict())
+        transfer = {"state dict": lambda state_dict: state_dict, "deep copy": copy.deepcopy, "file": through_a_file}
+        saved = transfer[way](adagrad.state_dict())
         parameters = [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
-        stepping = impl.optimizer.AdaGrad([{"params": parameters[:2]}, {"params": parameters[2:]}], lr=1.0, eps=1.0)
-        stepping.load_state_dict(kept)
-    for each, parameter in zip(followed, parameters, strict=True):
-        each.parameter = parameter
-    evidence.equal(stepping.param_groups[0].get("note"), "kept", unit="as an option of one's own")
-    adds_up(evidence, followed, stepping)
+        adagrad = impl.optimizer.AdaGrad([{"params": parameters[:2]}, {"params": parameters[2:]}], lr=1.0, eps=1.0)
+        adagrad.load_state_dict(saved)
+    for update, parameter in zip(updates, parameters, strict=True):
+        update.parameter = parameter
+    evidence.equal(adagrad.param_groups[0].get("note"), "a user's own", what="the option that the user has added")
+    sums_are_right(evidence, updates, adagrad)
     for _ in range(2):
         draw.gradients(parameters)
-        moves(evidence, followed, stepping.step)
-        adds_up(evidence, followed, stepping)
+        follows_the_rule(evidence, updates, adagrad.step)
+        sums_are_right(evidence, updates, adagrad)
 
 
 @verifies(optimizer.ADAGRAD)
 def test_sums_of_float32_go_on_in_float64(impl, evidence):
-    """Loaded for parameters of float64, the sums keep their values, and the next squares are added in float64."""
+    """When sums of float32 are loaded for float64 parameters, later squares are added to them in float64."""
     draw = Draw(11)
     narrow = draw.parameters([torch.float32])
-    stepping = impl.optimizer.AdaGrad(narrow, lr=0.5)
+    first = impl.optimizer.AdaGrad(narrow, lr=0.5)
     for _ in range(2):
         draw.gradients(narrow, missing=0)
-        stepping.step()
+        first.step()
     wide = [nn.Parameter(parameter.detach().double()) for parameter in narrow]
-    followed = [Followed(parameter, lr=0.5) for parameter in wide]
-    for each, parameter in zip(followed, narrow, strict=True):
-        each.squares = squares_of(stepping, parameter)
-    later = impl.optimizer.AdaGrad(wide)
-    later.load_state_dict(through_a_file(stepping.state_dict()))
+    updates = [ExpectedUpdate(parameter, lr=0.5) for parameter in wide]
+    for update, parameter in zip(updates, narrow, strict=True):
+        update.squares = squares_of(first, parameter)
+    second = impl.optimizer.AdaGrad(wide)
+    second.load_state_dict(through_a_file(first.state_dict()))
     for _ in range(2):
         draw.gradients(wide, missing=0)
-        moves(evidence, followed, later.step)
-    adds_up(evidence, followed, later)
+        follows_the_rule(evidence, updates, second.step)
+    sums_are_right(evidence, updates, second)
 
 
 @verifies(optimizer.ADAGRAD)
-def test_what_is_not_a_number_stays_where_it_is(impl, evidence, device):
-    """A NaN makes a NaN of its own element alone, and an infinite gradient too, as ∞/√∞ is none."""
+def test_a_nan_stays_in_its_element(impl, evidence, device):
+    """A NaN in a gradient makes its own element NaN and no other; so does ∞, since ∞/√∞ is NaN."""
     parameter = nn.Parameter(torch.ones(6, device=device))
-    followed = [Followed(parameter)]
-    stepping = impl.optimizer.AdaGrad([parameter])
+    updates = [ExpectedUpdate(parameter)]
+    adagrad = impl.optimizer.AdaGrad([parameter])
     for gradient in ((1.0, math.nan, 1e-3, math.inf, -0.0, -2.0), (1.0, 1.0, 0.0, 1.0, 0.0, 1e-6)):
         parameter.grad = torch.tensor(gradient, device=device)
         with np.errstate(invalid="ignore"):
-            moves(evidence, followed, stepping.step)
+            follows_the_rule(evidence, updates, adagrad.step)
 
 
 @verifies(optimizer.ADAGRAD)
 def test_large_parameters_too(impl, evidence, device):
-    """Every one of 30,000 elements of a matrix moves as the rule has it."""
+    """Each of the 30,000 elements of a matrix moves by −lr·g/√(G + ε)."""
     draw = Draw(4, device)
     parameters = draw.parameters([torch.float32], [(150, 200)])
-    followed = [Followed(parameter) for parameter in parameters]
-    stepping = impl.optimizer.AdaGrad(parameters)
+    updates = [ExpectedUpdate(parameter) for parameter in parameters]
+    adagrad = impl.optimizer.AdaGrad(parameters)
     for _ in range(2):
         draw.gradients(parameters, missing=0)
-        moves(evidence, followed, stepping.step)
+        follows_the_rule(evidence, updates, adagrad.step)
 
 
 @verifies(optimizer.ACCUMULATOR)
 @given(options=st.adaptive_options, shapes=st.parameter_shapes, seed=st.seeds)
 @example(**ALIKE)
 def test_sums_never_shrink(impl, evidence, device, options, shapes, seed):
-    """From 0 on, no element of G becomes less in any step, and without a gradient none becomes more."""
+    """G starts from 0, no element of it shrinks in any step, and it stays where a parameter has no gradient."""
     draw = Draw(seed, device)
     parameters = draw.parameters(dtypes_of(device), shapes)
-    followed = [Followed(parameter, **options) for parameter in parameters]
-    stepping = impl.optimizer.AdaGrad(parameters, **options)
-    adds_up(evidence, followed, stepping)
+    updates = [ExpectedUpdate(parameter, **options) for parameter in parameters]
+    adagrad = impl.optimizer.AdaGrad(parameters, **options)
+    sums_are_right(evidence, updates, adagrad)  # All of them are 0.
     for _ in range(5):
-        before = [squares_of(stepping, parameter) for parameter in parameters]
         draw.gradients(parameters)
-        for each in followed:
-            each.step()
-        stepping.step()
-        added = [squares_of(stepping, parameter) - old for parameter, old in zip(parameters, before, strict=True)]
-        evidence.at_least(min(float(each.min(initial=0)) for each in added), 0.0, unit="added to a sum")
-        unused = [each for each, parameter in zip(added, parameters, strict=True) if parameter.grad is None]
-        evidence.equal([each.any() for each in unused], [False] * len(unused), unit="as growth without a gradient")
-    adds_up(evidence, followed, stepping)
+        before = [squares_of(adagrad, parameter) for parameter in parameters]
+        adagrad.step()
+        for index, (update, old) in enumerate(zip(updates, before, strict=True)):
+            update.step()
+            growth = squares_of(adagrad, update.parameter) - old
+            evidence.at_least(float(growth.min(initial=0)), 0.0, what="the least growth of G", parameter=index)
+            if update.parameter.grad is None:
+                evidence.true(not growth.any(), "G stays where there is no gradient", parameter=index)
+    sums_are_right(evidence, updates, adagrad)
 
 
 @verifies(optimizer.EFFECTIVE_RATE)
@@ -342,21 +376,21 @@ def test_the_tth_step_under_a_constant_gradient(impl, evidence, options, exponen
     lr, eps, count = options.get("lr", 0.01), options.get("eps", 1e-5), 12
     parameter = nn.Parameter(torch.zeros(2, dtype=dtype))
     parameter.grad = torch.tensor([-(10**exponent), 10**exponent], dtype=dtype)
-    g = exactly(parameter.grad)
-    stepping = impl.optimizer.AdaGrad([parameter], **options)
-    places = [exactly(parameter)]
+    g = as_float64(parameter.grad)
+    adagrad = impl.optimizer.AdaGrad([parameter], **options)
+    positions = [as_float64(parameter)]
     for _ in range(count):
-        stepping.step()
-        places.append(exactly(parameter))
+        adagrad.step()
+        positions.append(as_float64(parameter))
     t = np.arange(1, count + 1)[:, None]
     law = lr * g / np.sqrt(t * g**2 + eps)
-    steps = -np.diff(places, axis=0)
-    off = [bounds.updates.adapted(int(n), dtype, parameter.device) for n in t[:, 0]]
-    near = [
-        bounds.updates.moved(np.abs(there - step), np.abs(step), by, dtype)
-        for there, step, by in zip(places[:-1], law, off, strict=True)
+    steps = -np.diff(positions, axis=0)
+    relative = [bounds.updates.adapted(int(n), dtype, parameter.device) for n in t[:, 0]]
+    tolerances = [
+        bounds.updates.moved(np.abs(start - step), np.abs(step), error, dtype)
+        for start, step, error in zip(positions[:-1], law, relative, strict=True)
     ]
-    evidence.close(steps, law, tolerance=np.stack(near), unit="as the step", g=g[1], dtype=dtype)
+    evidence.close(steps, law, tolerance=np.stack(tolerances), what="the step", g=g[1], dtype=dtype)
     evidence.series("measured", range(1, count + 1), steps[:, 1] / lr, unit="lr", along="steps")
     evidence.series("law", range(1, count + 1), law[:, 1] / lr, unit="lr", along="steps")
 
@@ -366,288 +400,301 @@ def test_the_tth_step_under_a_constant_gradient(impl, evidence, options, exponen
 def test_a_large_history_shortens_the_step(impl, evidence, device, exponent, times):
     """Of two elements with the same gradient now, the one that had larger gradients before moves less."""
     parameter = nn.Parameter(torch.zeros(2, device=device))
-    followed = Followed(parameter)
-    stepping = impl.optimizer.AdaGrad([parameter])
-    g = max(10**exponent, 0.01)  # below that ε rules the root, and rounding the comparison
+    update = ExpectedUpdate(parameter)
+    adagrad = impl.optimizer.AdaGrad([parameter])
+    # With smaller gradients ε would outweigh both sums, and rounding would decide which step is longer.
+    g = max(10**exponent, 0.01)
     for _ in range(times):
         parameter.grad = torch.tensor([g, 4 * g], device=device)
-        followed.step()
-        stepping.step()
-    before = exactly(parameter)
+        update.step()
+        adagrad.step()
+    before = as_float64(parameter)
     parameter.grad = torch.tensor([g, g], device=device)
-    moves(evidence, [followed], stepping.step)
-    small, large = np.abs(exactly(parameter) - before).tolist()
-    evidence.at_most(large, small, unit="of a step", g=g)
+    follows_the_rule(evidence, [update], adagrad.step)
+    after_small, after_large = np.abs(as_float64(parameter) - before).tolist()
+    evidence.at_most(after_large, after_small, what="the step after larger gradients", g=g)
 
 
 @verifies(optimizer.GROUPS)
 @given(name=st.steppers, seed=st.seeds)
 def test_each_parameter_moves_once_by_its_groups_options(impl, evidence, device, name, seed):
-    """Parameters of several groups, one of them added later, each move once a step, by the rates in force then."""
+    """Each parameter of three groups, one of them added later, moves once per step by its group's present options."""
     draw = Draw(seed, device)
     parameters = draw.parameters(dtypes_of(device))
-    rule = NOTHING[name]
-    groups = [{"params": parameters[:2], "lr": 0.5}, {"params": parameters[2], "note": "kept"}]
-    followed = [Followed(parameter, lr=0.5, **rule) for parameter in parameters[:2]]
-    followed.append(Followed(parameters[2], lr=0.125, **rule))
-    stepping = getattr(impl.optimizer, name)(groups, lr=0.125)
+    default = DEFAULTS[name]
+    groups = [{"params": parameters[:2], "lr": 0.5}, {"params": parameters[2], "note": "a user's own"}]
+    opt = getattr(impl.optimizer, name)(groups, lr=0.125)
+    updates = [ExpectedUpdate(parameter, lr=0.5, **default) for parameter in parameters[:2]]
+    updates.append(ExpectedUpdate(parameters[2], lr=0.125, **default))
     draw.gradients(parameters)
-    moves(evidence, followed, stepping.step)
+    follows_the_rule(evidence, updates, opt.step)
+
     own = {"lr": 0.25} | ({"eps": 0.5} if name == "AdaGrad" else {})
-    stepping.add_param_group({"params": iter(parameters[3:]), **own})
-    followed += [Followed(parameter, **rule | own) for parameter in parameters[3:]]
-    evidence.raises(ValueError, partial(stepping.add_param_group, {"params": parameters[:1]}), group="a second one")
+    opt.add_param_group({"params": iter(parameters[3:]), **own})
+    updates += [ExpectedUpdate(parameter, **default | own) for parameter in parameters[3:]]
+    evidence.raises(ValueError, partial(opt.add_param_group, {"params": parameters[:1]}), group="a second one")
     draw.gradients(parameters)
-    moves(evidence, followed, stepping.step)
-    stepping.param_groups[0]["lr"] = followed[0].lr = followed[1].lr = 2.0
+    follows_the_rule(evidence, updates, opt.step)
+
+    opt.param_groups[0]["lr"] = updates[0].lr = updates[1].lr = 2.0
     if name == "AdaGrad":
-        stepping.param_groups[1]["eps"] = followed[2].eps = 0.5
+        opt.param_groups[1]["eps"] = updates[2].eps = 0.5
     draw.gradients(parameters)
-    moves(evidence, followed, stepping.step)
-    held = [places_of(parameters, group) for group in stepping.param_groups]
-    evidence.equal(held, [[0, 1], [2], [*range(3, len(SHAPES))]], unit="as the parameters of each group")
-    evidence.equal(stepping.param_groups[1].get("note"), "kept", unit="as an option of one's own")
+    follows_the_rule(evidence, updates, opt.step)
+
+    members = [indices_of(parameters, group) for group in opt.param_groups]
+    evidence.equal(members, [[0, 1], [2], [*range(3, len(SHAPES))]], what="the parameters of each group")
+    evidence.equal(opt.param_groups[1].get("note"), "a user's own", what="the option that the user has added")
 
 
 @verifies(optimizer.GROUPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_with_shared_frozen_and_unused_parameters(impl, evidence, device, name):
-    """A parameter that two layers share is held and moved once; frozen and unused ones stay, and those after move."""
+    """A parameter that two layers share is moved once, a frozen or unused one stays, and those that follow it move."""
     draw = Draw(5, device)
     model = products(draw, *[(3, 3)] * 5)
     model[1].weight = model[0].weight
     model[2].weight.requires_grad_(False)
     x = draw.tensor((2, 3), torch.float32)
     parameters = [model[0].weight, model[2].weight, model[3].weight, model[4].weight]
-    stepping = getattr(impl.optimizer, name)(model.parameters())
-    held = [places_of(parameters, group) for group in stepping.param_groups]
-    evidence.equal(held, [[0, 1, 2, 3]], unit="as the parameters of each group")
-    followed = [Followed(parameter, **NOTHING[name]) for parameter in parameters]
-    moves(evidence, followed, stepping.step)  # none, as there is no gradient yet
+    opt = getattr(impl.optimizer, name)(model.parameters())
+    members = [indices_of(parameters, group) for group in opt.param_groups]
+    evidence.equal(members, [[0, 1, 2, 3]], what="the parameters of each group")
+    updates = [ExpectedUpdate(parameter, **DEFAULTS[name]) for parameter in parameters]
+    follows_the_rule(evidence, updates, opt.step)  # There is no gradient yet, so nothing may move.
     for _ in range(3):
-        stepping.zero_grad()
+        opt.zero_grad()
         model[4](model[2](model[1](model[0](x)))).sum().backward()
-        moves(evidence, followed, stepping.step)
-    evidence.equal(model[0].weight is model[1].weight, True, unit="that it is shared")
+        follows_the_rule(evidence, updates, opt.step)
+    evidence.true(model[0].weight is model[1].weight, "the two layers still share their weight")
 
 
 @verifies(optimizer.GROUPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_look_alikes_go_their_own_ways(impl, evidence, device, name):
-    """Parameters that have the same values, even gradients, groups of the same options, and two optimizers do not mix.
+    """Parameters of equal values and gradients, groups of equal options, and two optimizers do not affect each other.
 
-    Both optimizers hold three of the parameters, and the second is made before the first gets its last group.
+    Both optimizers hold three of the five parameters, and the second is made before the first gets its last group.
     """
-    draw, rule, make = Draw(12, device), NOTHING[name], getattr(impl.optimizer, name)
+    draw, default, make = Draw(12, device), DEFAULTS[name], getattr(impl.optimizer, name)
     start = draw.tensor((3, 3), torch.float32)
     parameters = [nn.Parameter(start.clone()) for _ in range(5)]
     first = make([{"params": parameters[:2]}, {"params": parameters[2:4]}], lr=0.5)
     second = make(parameters[1:4], lr=0.25)
     first.add_param_group({"params": parameters[4:]})
     both = [
-        (first, [Followed(parameter, lr=0.5, **rule) for parameter in parameters]),
-        (second, [Followed(parameter, lr=0.25, **rule) for parameter in parameters[1:4]]),
+        (first, [ExpectedUpdate(parameter, lr=0.5, **default) for parameter in parameters]),
+        (second, [ExpectedUpdate(parameter, lr=0.25, **default) for parameter in parameters[1:4]]),
     ]
+    shared = torch.ones_like(start)
     for parameter in parameters:
-        parameter.grad = parameters[0].grad if parameters[0].grad is not None else torch.ones_like(parameter)
+        parameter.grad = shared
     for _ in range(3):
-        for stepping, followed in both:
-            moves(evidence, followed, stepping.step)
+        for opt, updates in both:
+            follows_the_rule(evidence, updates, opt.step)
         draw.gradients(parameters, missing=0)
         parameters[1].grad = None
     if name == "AdaGrad":
-        for stepping, followed in both:
-            adds_up(evidence, followed, stepping)
+        for opt, updates in both:
+            sums_are_right(evidence, updates, opt)
 
 
 @verifies(optimizer.GROUPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_closure_is_called_once(impl, evidence, name):
-    """step(closure) calls it once, with gradients enabled, steps by what it leaves in .grad, and returns its loss."""
+    """step(closure) calls the closure once with gradients enabled, steps by its gradients, and returns its loss."""
     parameters = Draw(6).parameters(PRECISE, SHAPES[:3])
-    followed = [Followed(parameter, **NOTHING[name]) for parameter in parameters]
-    stepping = getattr(impl.optimizer, name)(parameters)
-    calls, losses, returned = [], [], []
+    updates = [ExpectedUpdate(parameter, **DEFAULTS[name]) for parameter in parameters]
+    opt = getattr(impl.optimizer, name)(parameters)
+    enabled, losses, returned = [], [], []
 
     def closure():
-        calls.append(torch.is_grad_enabled())
-        stepping.zero_grad(set_to_none=False)
+        """Compute the loss Σ p², whose gradient is 2·p."""
+        enabled.append(torch.is_grad_enabled())
+        opt.zero_grad(set_to_none=False)
         with torch.enable_grad():
             losses.append(sum((parameter * parameter).sum() for parameter in parameters))
         losses[-1].backward()
         return losses[-1]
 
     def step():
+        """Step with wrong gradients in .grad, which the closure has to replace; pass it by position, then by name."""
         for parameter in parameters:
-            parameter.grad.fill_(7.0)  # which the closure makes good
-        returned.append(stepping.step(closure=closure) if returned else stepping.step(closure))
+            parameter.grad.fill_(7.0)
+        returned.append(opt.step(closure=closure) if returned else opt.step(closure))
 
     for _ in range(2):
         for parameter in parameters:
             parameter.grad = 2 * parameter.detach()
-        moves(evidence, followed, step)
-    evidence.equal(calls, [True, True], unit="as the calls and whether gradients are enabled")
-    evidence.equal(
-        [loss is mine for loss, mine in zip(returned, losses, strict=True)], [True] * 2, unit="as the losses"
-    )
-    evidence.equal(stepping.step() is None, True, unit="that there is no loss without a closure")
+        follows_the_rule(evidence, updates, step)
+    evidence.equal(enabled, [True, True], what="whether gradients are enabled, call by call")
+    for number, (result, loss) in enumerate(zip(returned, losses, strict=True), start=1):
+        evidence.true(result is loss, "step(closure) returns the closure's loss", step=number)
+    evidence.true(opt.step() is None, "step() without a closure returns None", name=name)
 
 
 @verifies(optimizer.GROUPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_schedulers_and_hooks_work_on_it(impl, evidence, name):
-    """A scheduler of torch's halves the learning rate from the next step on, and hooks are called around each step."""
+    """A torch scheduler halves the rate from the next step on, and step hooks are called before and after each step."""
     draw = Draw(7)
     parameters = draw.parameters(PRECISE)
-    followed = [Followed(parameter, lr=0.5, **NOTHING[name]) for parameter in parameters]
-    stepping = getattr(impl.optimizer, name)(parameters, lr=0.5)
-    halving = torch.optim.lr_scheduler.ExponentialLR(stepping, gamma=0.5)
-    hooked = []
-    stepping.register_step_pre_hook(lambda *_: hooked.append("before"))
-    stepping.register_step_post_hook(lambda *_: hooked.append("after"))
+    updates = [ExpectedUpdate(parameter, lr=0.5, **DEFAULTS[name]) for parameter in parameters]
+    opt = getattr(impl.optimizer, name)(parameters, lr=0.5)
+    halving = torch.optim.lr_scheduler.ExponentialLR(opt, gamma=0.5)
+    calls = []
+    opt.register_step_pre_hook(lambda *_: calls.append("before"))
+    opt.register_step_post_hook(lambda *_: calls.append("after"))
     for _ in range(3):
         draw.gradients(parameters)
-        moves(evidence, followed, stepping.step)
+        follows_the_rule(evidence, updates, opt.step)
         halving.step()
-        for each in followed:
-            each.lr /= 2
-    evidence.equal(hooked, ["before", "after"] * 3, unit="as the calls of hooks")
+        for update in updates:
+            update.lr /= 2
+    evidence.equal(calls, ["before", "after"] * 3, what="the calls of the hooks")
 
 
 @verifies(optimizer.GROUPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rate_of_0_moves_nothing(impl, evidence, name):
-    """A learning rate of 0 is one, and not the default."""
-    still = nn.Parameter(torch.ones(2))
-    still.grad = torch.ones(2)
-    moves(evidence, [Followed(still, lr=0.0, **NOTHING[name])], getattr(impl.optimizer, name)([still], lr=0.0).step)
+    """A learning rate of 0 is not taken for a missing one: the parameter stays."""
+    parameter = nn.Parameter(torch.ones(2))
+    parameter.grad = torch.ones(2)
+    opt = getattr(impl.optimizer, name)([parameter], lr=0.0)
+    follows_the_rule(evidence, [ExpectedUpdate(parameter, lr=0.0, **DEFAULTS[name])], opt.step)
 
 
 @verifies(optimizer.GROUPS)
 def test_sgd_keeps_no_state(impl, evidence):
-    """After a step nothing of a parameter's size is kept for it."""
+    """After a step SGD's state holds no tensor of more than one element."""
     parameter = nn.Parameter(torch.ones(5))
     parameter.grad = torch.ones(5)
-    stepping = impl.optimizer.SGD([parameter])
-    stepping.step()
-    values = [value for state in stepping.state.values() for value in state.values()]
+    sgd = impl.optimizer.SGD([parameter])
+    sgd.step()
+    values = [value for state in sgd.state.values() for value in state.values()]
     large = sum(isinstance(value, torch.Tensor) and value.numel() > 1 for value in values)
-    evidence.equal(large, 0, unit="tensors in the state", parameter=(5,))
+    evidence.equal(large, 0, what="the large tensors in the state", unit="tensors", parameter=(5,))
 
 
 @verifies(optimizer.STATE_DICT)
 @given(name=st.steppers, seed=st.seeds)
-def test_what_is_kept_follows_every_step(impl, evidence, device, name, seed):
-    """The model's state_dict shares storage with its parameters, and has their values after every step."""
+def test_a_state_dict_follows_every_step(impl, evidence, device, name, seed):
+    """A model's state_dict shares storage with its parameters, so that it has their new values after every step."""
     draw = Draw(seed, device)
     model = products(draw, (3, 4), (4, 2))
     parameters = dict(model.named_parameters())
-    kept, before = model.state_dict(), values_of(parameters)
-    sharing = [name for name in kept if storage_of(kept[name]) == storage_of(parameters[name])]
-    evidence.equal(sharing, list(parameters), unit="as what shares storage with the model")
-    stepping = getattr(impl.optimizer, name)(model.parameters(), lr=0.1)
+    state_dict, before = model.state_dict(), values_of(parameters)
+    sharing = [each for each in state_dict if storage_of(state_dict[each]) == storage_of(parameters[each])]
+    evidence.equal(sharing, list(parameters), what="the tensors that share storage with the model")
+    opt = getattr(impl.optimizer, name)(model.parameters(), lr=0.1)
     for _ in range(2):
         draw.gradients(parameters.values(), missing=0)
-        stepping.step()
-        are_equal(evidence, values_of(kept), values_of(model.state_dict()), "what was kept")
-    for name, values in values_of(kept).items():
-        told = "as it was" if np.array_equal(values, before[name]) else "moved"
-        evidence.equal(told, "moved", unit="by two steps", name=name)
+        opt.step()
+        are_equal(evidence, values_of(state_dict), values_of(model.state_dict()), "the earlier state_dict")
+    for parameter, values in values_of(state_dict).items():
+        changed = not np.array_equal(values, before[parameter])
+        evidence.true(changed, "two steps change the values in the state_dict", of=parameter)
 
 
 @verifies(optimizer.STATE_DICT)
 @pytest.mark.parametrize(
-    "copied", [copy.deepcopy, through_a_file, lambda kept: {n: t.clone() for n, t in kept.items()}]
+    "copied", [copy.deepcopy, through_a_file, lambda state_dict: {n: t.clone() for n, t in state_dict.items()}]
 )
 def test_copies_stay(impl, evidence, device, copied):
-    """A deep copy, what a file gives back and clones have the values from before the steps."""
+    """A deep copy of the state_dict, one loaded from a file, and clones keep the values from before the step."""
     draw = Draw(8, device)
     model = products(draw, (3, 4), (4, 2))
-    kept, before = copied(model.state_dict()), values_of(model.state_dict())
-    are_equal(evidence, values_of(kept), before, "the copy")
-    stepping = impl.optimizer.AdaGrad(model.parameters(), lr=0.1)
+    copies, before = copied(model.state_dict()), values_of(model.state_dict())
+    are_equal(evidence, values_of(copies), before, "the copy before the step")
+    adagrad = impl.optimizer.AdaGrad(model.parameters(), lr=0.1)
     for parameter in model.parameters():
         draw.gradient(parameter)
-    stepping.step()
-    are_equal(evidence, values_of(kept), before, "the copy")
+    adagrad.step()
+    are_equal(evidence, values_of(copies), before, "the copy after the step")
 
 
 @verifies(optimizer.STATE_DICT)
 def test_the_sums_are_in_the_optimizers_state_alone(impl, evidence, device):
-    """The model's state_dict names its parameters, before and after; the optimizer's has each one's sum and options."""
+    """The model's state_dict has only the parameters, after steps too; the optimizer's has G and the options."""
     draw = Draw(9, device)
     model = products(draw, (3, 4), (4, 2))
     names = [name for name, _ in model.named_parameters()]
-    evidence.equal(list(model.state_dict()), names, unit="as the names")
-    followed = [Followed(parameter) for parameter in model.parameters()]
-    stepping = impl.optimizer.AdaGrad(model.parameters())
+    evidence.equal(list(model.state_dict()), names, what="the names in the model's state_dict")
+    updates = [ExpectedUpdate(parameter) for parameter in model.parameters()]
+    adagrad = impl.optimizer.AdaGrad(model.parameters())
     for _ in range(2):
         draw.gradients(model.parameters(), missing=0)
-        moves(evidence, followed, stepping.step)
-    evidence.equal(list(model.state_dict()), names, unit="as the names")
-    kept = stepping.state_dict()
-    evidence.equal(sorted(kept), ["param_groups", "state"], unit="as the optimizer's names")
-    (group,) = kept["param_groups"]
-    evidence.equal((group["lr"], group["eps"]), (0.01, 1e-5), unit="as the options")
-    for place, each in zip(group["params"], followed, strict=True):
-        nearly = each.squares * bounds.updates.summed(each.steps, torch.float32)
-        sums = kept["state"].get(place, {}).get("g2", torch.zeros_like(each.parameter))
-        evidence.close(exactly(sums), each.squares, tolerance=nearly, unit='as "g2" of the state')
+        follows_the_rule(evidence, updates, adagrad.step)
+    evidence.equal(list(model.state_dict()), names, what="the names in the model's state_dict")
+    saved = adagrad.state_dict()
+    evidence.equal(sorted(saved), ["param_groups", "state"], what="the names in the optimizer's state_dict")
+    (group,) = saved["param_groups"]
+    evidence.equal((group["lr"], group["eps"]), (0.01, 1e-5), what="lr and eps in the optimizer's state_dict")
+    for index, update in zip(group["params"], updates, strict=True):
+        tolerance = update.squares * bounds.updates.summed(update.steps, torch.float32)
+        sums = saved["state"].get(index, {}).get("g2", torch.zeros_like(update.parameter))
+        evidence.close(
+            as_float64(sums), update.squares, tolerance=tolerance, what='"g2" in the optimizer\'s state_dict'
+        )
 
 
 @refutes(optimizer.STATE_DICT)
 @pytest.mark.parametrize("kept_as", ["state_dict", "copy of the dict", "dict of the dict"])
-def test_a_kept_state_dict_is_no_copy(evidence, device, kept_as):
-    """After a step of torch's own AdaGrad a kept state_dict, or a copy() of it, has no longer the old values."""
+def test_a_state_dict_is_no_copy(evidence, device, kept_as):
+    """After a step of torch's own AdaGrad an earlier state_dict, or a copy() of the dict, has lost the old values."""
     draw = Draw(10, device)
     model = products(draw, (2, 1))
-    keep = {"state_dict": lambda kept: kept, "copy of the dict": lambda kept: kept.copy(), "dict of the dict": dict}
-    kept, before = keep[kept_as](model.state_dict()), values_of(model.state_dict())
+    ways = {"state_dict": lambda it: it, "copy of the dict": lambda it: it.copy(), "dict of the dict": dict}
+    state_dict, before = ways[kept_as](model.state_dict()), values_of(model.state_dict())
     for parameter in model.parameters():
         draw.gradient(parameter)
     torch.optim.Adagrad(model.parameters(), lr=0.1).step()
-    for name, values in values_of(kept).items():
-        evidence.differs(values.tolist(), before[name].tolist(), unit="as the copy", of=name)
+    for name, values in values_of(state_dict).items():
+        evidence.differs(values.tolist(), before[name].tolist(), what="the values after a step", of=name)
 
 
 @verifies(optimizer.ZERO_GRAD)
 @given(name=st.steppers, seed=st.seeds, by_default=st.yes_or_no)
 def test_the_gradients_memory_is_given_back(impl, evidence, device, name, seed, by_default):
-    """zero_grad leaves every .grad None, and the bytes alive fall by those of the gradients, stepped by or not."""
-    parameters, stepping = stepped(impl, name, seed, device)
+    """zero_grad() sets every .grad to None and frees exactly the gradients' bytes, also after a step by them."""
+    parameters, opt = optimizer_after_a_step(impl, name, seed, device)
     with metered(device) as meter:
-        size = given_gradients(parameters)
-        made = meter.read().live.requested
-        stepping.zero_grad() if by_default else stepping.zero_grad(set_to_none=True)
+        size = give_gradients(parameters)
+        allocated = meter.read().live.requested
+        opt.zero_grad() if by_default else opt.zero_grad(set_to_none=True)
         left = meter.read().live.requested
-    evidence.equal(made, size, unit="bytes of gradients")
-    evidence.equal(made - left, size, unit="bytes freed")
-    evidence.equal([parameter.grad is None for parameter in parameters], [True] * len(parameters), unit="as None")
-    given_gradients(parameters)
-    held = [StorageWeakRef(parameter.grad.untyped_storage()) for parameter in parameters if parameter.grad is not None]
-    stepping.step()
-    stepping.zero_grad()
-    evidence.equal([storage.expired() for storage in held], [True] * len(held), unit="that nothing else holds them")
+    evidence.equal(allocated, size, what="the memory of the gradients", unit="bytes")
+    evidence.equal(allocated - left, size, what="the memory freed by zero_grad", unit="bytes")
+    for index, parameter in enumerate(parameters):
+        evidence.true(parameter.grad is None, "the gradient is None after zero_grad", parameter=index)
+    # After a step the optimizer itself might still refer to the gradients, and so keep their memory alive.
+    give_gradients(parameters)
+    storages = [StorageWeakRef(each.grad.untyped_storage()) for each in parameters if each.grad is not None]
+    opt.step()
+    opt.zero_grad()
+    for index, storage in enumerate(storages):
+        evidence.true(storage.expired(), "nothing refers to the gradient's storage any more", gradient=index)
 
 
 @verifies(optimizer.ZERO_GRAD)
 @given(name=st.steppers, seed=st.seeds)
 def test_zeros_take_as_much_memory(impl, evidence, device, name, seed):
-    """zero_grad(set_to_none=False) makes zeros of the same gradients, of infinite ones too, and frees nothing."""
-    parameters, stepping = stepped(impl, name, seed, device)
+    """zero_grad(set_to_none=False) fills the same gradients with zeros, infinite ones too, and frees no memory."""
+    parameters, opt = optimizer_after_a_step(impl, name, seed, device)
     with metered(device) as meter:
-        given_gradients(parameters)
+        give_gradients(parameters)
         parameters[1].grad.fill_(math.inf)
         gradients = [parameter.grad for parameter in parameters]
-        made = meter.read().live.requested
-        stepping.zero_grad(set_to_none=False)
+        allocated = meter.read().live.requested
+        opt.zero_grad(set_to_none=False)
         left = meter.read().live.requested
-    evidence.equal(left, made, unit="bytes alive")
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        evidence.equal(parameter.grad is gradient, True, unit="that it has its gradient")
+    evidence.equal(left, allocated, what="the memory of the gradients", unit="bytes")
+    for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        evidence.true(parameter.grad is gradient, "the gradient is the same object after zero_grad", parameter=index)
         if gradient is not None:
-            evidence.equal(exactly(gradient), np.zeros(tuple(parameter.shape)), unit="as the gradient")
-    before = [exactly(parameter) for parameter in parameters]
-    stepping.step()
-    for parameter, start in zip(parameters, before, strict=True):
-        evidence.equal(exactly(parameter), start, unit="as the parameter")
+            zeros = np.zeros(tuple(parameter.shape))
+            evidence.equal(as_float64(gradient), zeros, what="the gradient after zero_grad", parameter=index)
+    before = [as_float64(parameter) for parameter in parameters]
+    opt.step()
+    for index, (parameter, start) in enumerate(zip(parameters, before, strict=True)):
+        evidence.equal(as_float64(parameter), start, what="the parameter after a step by zeros", parameter=index)

@@ -10,7 +10,7 @@ from spec.claims import optimizer
 from tests.kit.overlay import mutant, twin
 
 SGD, AdaGrad = right.SGD, right.AdaGrad
-PLACES = {}  # of sums
+SHARED_SUMS = {}  # SumsAreShared keeps its sums here, by index, shape and dtype.
 sgd_step, adagrad_step = SGD.step, AdaGrad.step
 zero_grad, module_state = torch.optim.Optimizer.zero_grad, torch.nn.Module.state_dict
 
@@ -40,7 +40,7 @@ def summed(state, g):
 
 
 def adagrad(divisor, *, total=summed, given=lambda g: g):
-    """Return a step of AdaGrad that divides by `divisor(G, group)`; `given` is what it takes for the gradient."""
+    """Return a step of AdaGrad that divides by `divisor(G, group)` and changes the gradient by `given` beforehand."""
 
     def update(p, g, state, group):
         g = given(g)
@@ -50,21 +50,21 @@ def adagrad(divisor, *, total=summed, given=lambda g: g):
 
 
 def root(g2, group):
-    """Return what AdaGrad divides by."""
+    """Return AdaGrad's divisor, √(G + ε)."""
     return (g2 + group["eps"]).sqrt()
 
 
 def around(step, before=lambda self: None, after=lambda self: None):
-    """Return a step that does something before and after."""
+    """Return a step that calls `before(optimizer)`, the given step, and `after(optimizer)`."""
 
-    def stepping(self, closure=None):
+    def wrapped(self, closure=None):
         before(self)
         loss = step(self, closure)
         with torch.no_grad():
             after(self)
         return loss
 
-    return stepping
+    return wrapped
 
 
 def parameters_of(self):
@@ -81,19 +81,19 @@ def adds_epsilon_to_the_root():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.EFFECTIVE_RATE), value=True)
 def has_torchs_epsilon():
-    """Takes 1e-10 for ε, whatever it is told."""
+    """Uses ε = 1e-10, whatever eps is given."""
     return adagrad(lambda g2, group: (g2 + 1e-10).sqrt())
 
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def knows_only_the_notes_epsilon():
-    """Takes 1e-5 for ε, whatever it is told."""
+    """Uses ε = 1e-5, whatever eps is given."""
     return adagrad(lambda g2, group: (g2 + 1e-5).sqrt())
 
 
 @mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
 class EpsilonByDefault(AdaGrad):
-    """Takes 1e-6 for ε where it is told none."""
+    """Uses ε = 1e-6 where no eps is given."""
 
     def __init__(self, params, lr=0.01, eps=1e-6):
         super().__init__(params, lr, eps)
@@ -101,7 +101,7 @@ class EpsilonByDefault(AdaGrad):
 
 @mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
 class RateByDefault(AdaGrad):
-    """Takes 1e-3 for the learning rate where it is told none."""
+    """Uses a learning rate of 1e-3 where none is given."""
 
     def __init__(self, params, lr=1e-3, eps=1e-5):
         super().__init__(params, lr, eps)
@@ -127,7 +127,7 @@ def forgets_the_root():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.EFFECTIVE_RATE), value=True)
 def goes_uphill():
-    """Adds what is to be subtracted."""
+    """Moves by +lr·g/√(G + ε)."""
     return adagrad(lambda g2, group: -(g2 + group["eps"]).sqrt())
 
 
@@ -152,7 +152,7 @@ def averages_the_squares():
     value=True,
 )
 def forgets_the_past():
-    """Keeps the last square alone."""
+    """Keeps the last square instead of the sum."""
 
     def total(state, g):
         state["g2"] = g * g
@@ -197,7 +197,7 @@ def has_one_sum_per_parameter():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.ACCUMULATOR), value=True)
 def starts_above_zero():
-    """Starts the sum from 0.1, as another library does."""
+    """Starts the sum from 0.1, as Keras does."""
 
     def total(state, g):
         state["g2"] = state.get("g2", 0.1) + g * g
@@ -270,7 +270,7 @@ def clips_gradients():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def hides_what_is_not_a_number():
-    """Takes NaN for 0."""
+    """Replaces NaN in a gradient by 0."""
     return adagrad(root, given=lambda g: g.nan_to_num())
 
 
@@ -299,7 +299,7 @@ def gives_the_unused_zeros():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def moves_the_unused_on():
-    """Moves a parameter without a gradient by its last one."""
+    """Moves a parameter without a gradient by the last gradient that it had."""
 
     def repeat(self):
         for p in parameters_of(self):
@@ -313,7 +313,7 @@ def moves_the_unused_on():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.ADAGRAD, optimizer.ACCUMULATOR), value=True)
 def forgets_those_without_a_gradient():
-    """Drops the sum of a parameter that has no gradient in a step."""
+    """Drops a parameter's sum when it has no gradient in a step."""
 
     def drop(self):
         for p in parameters_of(self):
@@ -325,7 +325,7 @@ def forgets_those_without_a_gradient():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def takes_columns_for_rows():
-    """Goes through memory in order, which is another one for gradients that are transposed."""
+    """Pairs elements by their order in memory, which differs where a gradient is transposed."""
 
     def update(p, g, state, group):
         other = g.reshape(-1)[torch.argsort(torch.arange(g.numel()).reshape(g.shape[::-1]).T.reshape(-1))]
@@ -337,7 +337,7 @@ def takes_columns_for_rows():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def moves_the_first_hundred_rows():
-    """Leaves what is beyond the hundredth row."""
+    """Moves the first hundred rows of a matrix alone."""
 
     def update(p, g, state, group):
         move = group["lr"] * g / root(summed(state, g), group)
@@ -388,8 +388,8 @@ class TellsNoSums(AdaGrad):
     """Leaves the sums out of its state_dict."""
 
     def state_dict(self):
-        kept = super().state_dict()
-        return kept | {"state": {place: {} for place in kept["state"]}}
+        saved = super().state_dict()
+        return saved | {"state": {index: {} for index in saved["state"]}}
 
 
 @mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
@@ -397,8 +397,8 @@ class SumsAreShared(AdaGrad):
     """Keeps the sums for the class, so that a second optimizer goes on where the first one stopped."""
 
     def step(self, closure=None):
-        for place, p in enumerate(parameters_of(self)):
-            old = PLACES.setdefault((place, p.shape, p.dtype), torch.zeros_like(p))
+        for index, p in enumerate(parameters_of(self)):
+            old = SHARED_SUMS.setdefault((index, p.shape, p.dtype), torch.zeros_like(p))
             self.state[p].setdefault("g2", old)
         return super().step(closure)
 
@@ -409,9 +409,9 @@ class LoadsSumsAsTheyAre(AdaGrad):
 
     def load_state_dict(self, state_dict):
         super().load_state_dict(state_dict)
-        for place, p in enumerate(parameters_of(self)):
-            if place in state_dict["state"]:
-                self.state[p]["g2"] = state_dict["state"][place]["g2"].clone()
+        for index, p in enumerate(parameters_of(self)):
+            if index in state_dict["state"]:
+                self.state[p]["g2"] = state_dict["state"][index]["g2"].clone()
 
 
 # ---- the sums ----
@@ -428,7 +428,7 @@ def caps_its_sums():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ACCUMULATOR, value=True)
 def starts_again_every_third_step():
-    """Empties the sums now and then."""
+    """Restarts each sum at every third step."""
 
     def total(state, g):
         state["steps"] = state.get("steps", 0) + 1
@@ -481,7 +481,7 @@ def stops_where_there_is_no_gradient():
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def keeps_a_momentum_of_no_use():
-    """Keeps as many values as there are parameters, and does nothing with them."""
+    """Saves each gradient in the state, and never uses it."""
 
     def update(p, g, state, group):
         state["momentum"] = g.clone()
@@ -500,7 +500,7 @@ class TakesARateOfZeroForNone(SGD):
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def calls_the_closure_something_else():
-    """Takes the closure under another name, by which schedulers and trainers do not give it."""
+    """Accepts the closure by position, and ignores one that is passed by name."""
 
     def step(self, function=None, **others):
         loss = sgd_step(self, function)
@@ -511,7 +511,7 @@ def calls_the_closure_something_else():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
 def steps_the_first_group():
-    """Leaves all groups but the first."""
+    """Steps the first group alone."""
 
     def step(self, closure=None):
         groups, self.param_groups = self.param_groups, self.param_groups[:1]
@@ -524,7 +524,7 @@ def steps_the_first_group():
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def steps_the_first_parameter_of_each():
-    """Leaves all parameters of a group but the first."""
+    """Steps the first parameter of each group alone."""
 
     def update(p, g, state, group):
         if p is group["params"][0]:
@@ -534,7 +534,7 @@ def steps_the_first_parameter_of_each():
 
 
 def at_the_default_rate(original):
-    """Return a step by the optimizer's own options, whatever those of its groups are."""
+    """Return a step that uses the optimizer's default options in place of its groups' own."""
 
     def step(self, closure=None):
         own = [dict(group) for group in self.param_groups]
@@ -550,13 +550,13 @@ def at_the_default_rate(original):
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def ignores_the_groups_rates():
-    """Steps by the learning rate given for all."""
+    """Uses the default learning rate for every group."""
     return at_the_default_rate(sgd_step)
 
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=(optimizer.GROUPS, optimizer.ADAGRAD), value=True)
 def ignores_the_groups_options():
-    """Steps by the learning rate and ε given for all."""
+    """Uses the default learning rate and ε for every group."""
     return at_the_default_rate(adagrad_step)
 
 
@@ -573,7 +573,7 @@ def takes_the_first_groups_epsilon():
 
 @mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
 class KeepsItsFirstRate(SGD):
-    """Steps by the learning rate that a group had at first, whatever a scheduler makes of it."""
+    """Uses the learning rate that a group had at first, and ignores schedulers."""
 
     def step(self, closure=None):
         now = [group["lr"] for group in self.param_groups]
@@ -622,7 +622,7 @@ def moves_in_float32():
 
 @mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
 class RateOfSgd(SGD):
-    """Takes 1e-3 for the learning rate where it is told none."""
+    """Uses a learning rate of 1e-3 where none is given."""
 
     def __init__(self, params, lr=1e-3):
         super().__init__(params, lr)
@@ -630,7 +630,7 @@ class RateOfSgd(SGD):
 
 @mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
 class ForgetsLaterGroups(SGD):
-    """Takes no group after it is made."""
+    """Ignores groups that are added later."""
 
     def add_param_group(self, param_group):
         if not self.__dict__.get("made"):
@@ -653,7 +653,7 @@ class TakesAParameterTwice(SGD):
 
 @mutant("impl.optimizer.AdaGrad", caught_by=optimizer.GROUPS)
 class LaterGroupsHaveDefaults(AdaGrad):
-    """Takes the ε given for all for a group that is added later."""
+    """Uses the default ε for a group that is added later."""
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group | ({"eps": self.defaults["eps"]} if self.param_groups else {}))
@@ -672,7 +672,7 @@ class MergesGroups(AdaGrad):
 
 @mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
 class MovesCopies(SGD):
-    """Holds copies of the parameters, and moves those."""
+    """Copies the parameters, and moves the copies."""
 
     def __init__(self, params, lr=0.01):
         super().__init__(params, lr)
@@ -698,7 +698,7 @@ def freezes_for_good():
 
 # ---- closures ----
 def with_closure(call):
-    """Return SGD's step that gets its loss from `call(closure)`."""
+    """Return SGD's step that gets the loss from `call(closure)`."""
 
     def step(self, closure=None):
         loss = None if closure is None else call(closure)
@@ -710,13 +710,13 @@ def with_closure(call):
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def ignores_the_closure():
-    """Steps by the gradients that are there, without calling the closure."""
+    """Steps by the present gradients, without calling the closure."""
     return with_closure(lambda closure: None)
 
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def calls_the_closure_twice():
-    """Computes the loss once more."""
+    """Calls the closure twice."""
     return with_closure(lambda closure: (closure(), closure())[1])
 
 
@@ -728,7 +728,7 @@ def returns_a_number():
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def keeps_the_loss():
-    """Returns nothing."""
+    """Returns None instead of the loss."""
 
     def step(self, closure=None):
         sgd_step(self, closure)
@@ -738,7 +738,7 @@ def keeps_the_loss():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
 def calls_the_closure_afterwards():
-    """Steps first, by the gradients of before."""
+    """Steps by the gradients from before the closure is called."""
 
     def step(self, closure=None):
         adagrad_step(self)
@@ -807,7 +807,7 @@ def takes_complex_parameters():
 
 @twin("impl.optimizer.AdaGrad.step", value=True)
 def refuses_without_a_reason():
-    """Says nothing of why it refuses."""
+    """Refuses without a reason in the message."""
 
     def step(self, closure=None):
         if any(p.grad is not None and (p.is_complex() or p.grad.is_sparse) for p in parameters_of(self)):
@@ -831,7 +831,7 @@ def has_no_history():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.EFFECTIVE_RATE, value=True)
 def counts_ten_steps():
-    """Lets the sum be for ten steps, and no longer."""
+    """Stops adding to the sum after ten steps."""
 
     def total(state, g):
         state["steps"] = state.get("steps", 0) + 1
@@ -842,7 +842,7 @@ def counts_ten_steps():
 
 # ---- the model's state_dict ----
 def rebound(step):
-    """Return a step that gives each parameter new storage."""
+    """Return a step that gives each parameter new storage first."""
 
     def move(self):
         for p in parameters_of(self):
@@ -853,13 +853,13 @@ def rebound(step):
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.STATE_DICT, value=True)
 def sgd_gives_parameters_new_storage():
-    """Computes p − lr·g anew and lets the parameter have it, so that what others hold of it stays."""
+    """Writes p − lr·g to new storage, so that an earlier state_dict keeps the old values."""
     return rebound(sgd_step)
 
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.STATE_DICT, value=True)
 def adagrad_gives_parameters_new_storage():
-    """Computes the new values anew and lets the parameter have them, so that what others hold of it stays."""
+    """Writes the new values to new storage, so that an earlier state_dict keeps the old ones."""
     return rebound(adagrad_step)
 
 
@@ -871,14 +871,14 @@ def moves_nothing():
 
 @mutant("torch.nn.Module.state_dict", caught_by=optimizer.STATE_DICT)
 def state_dict_copies(self, *args, **kwargs):
-    """Holds copies, as the notes say."""
+    """Returns copies, as the notes say."""
     return {name: tensor.clone() for name, tensor in module_state(self, *args, **kwargs).items()}
 
 
 # ---- zero_grad ----
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ZERO_GRAD, value=True)
 def keeps_the_last_gradient():
-    """Holds on to the gradient that it stepped by, whose memory zero_grad then cannot free."""
+    """Saves the gradient in the state, so that zero_grad cannot free its memory."""
 
     def update(p, g, state, group):
         p.sub_(group["lr"] * g / root(summed(state, g), group))
@@ -906,7 +906,7 @@ def always_frees(self, set_to_none=True):
 
 @mutant("impl.optimizer.AdaGrad.zero_grad", caught_by=optimizer.ZERO_GRAD)
 def fills_with_zeros_by_default(self, set_to_none=False):
-    """Frees the gradients only where it is told to."""
+    """Fills with zeros unless set_to_none=True is given."""
     zero_grad(self, set_to_none)
 
 
@@ -927,7 +927,7 @@ def keeps_old_gradients(self, set_to_none=True):
 
 @mutant("impl.optimizer.SGD.zero_grad", caught_by=optimizer.ZERO_GRAD)
 def makes_new_zeros(self, set_to_none=True):
-    """Gives new zeros in the gradients' place, so that both are alive while others hold the old ones."""
+    """Replaces each gradient by a new tensor of zeros."""
     for p in parameters_of(self):
         if p.grad is not None:
             p.grad = None if set_to_none else torch.zeros_like(p)
@@ -935,7 +935,7 @@ def makes_new_zeros(self, set_to_none=True):
 
 @mutant("impl.optimizer.SGD.zero_grad", caught_by=optimizer.ZERO_GRAD)
 def multiplies_by_zero(self, set_to_none=True):
-    """Makes NaN of a gradient that has overflowed."""
+    """Multiplies gradients by 0, which makes NaN of infinity."""
     for parameter in parameters_of(self):
         if parameter.grad is not None:
             parameter.grad = None if set_to_none else parameter.grad.mul_(0)
@@ -979,7 +979,7 @@ def steps_all_at_once():
 
 @twin("impl.optimizer.AdaGrad")
 class SumsFromTheStart(AdaGrad):
-    """Makes the sums when it gets its parameters."""
+    """Creates the sums when parameters are added."""
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)
@@ -1102,7 +1102,7 @@ def adds_the_negative():
 
 @twin("impl.optimizer.SGD.step", value=True)
 def steps_from_the_last():
-    """Goes through groups and parameters backwards."""
+    """Steps groups and parameters in reverse order."""
 
     def step(self, closure=None):
         def turn():
@@ -1123,7 +1123,7 @@ def steps_from_the_last():
 
 @twin("impl.optimizer.SGD")
 class WithManyOptions(SGD):
-    """Takes more options than it has to, and keeps a count of steps."""
+    """Accepts an extra option, and counts its steps in the state."""
 
     def __init__(self, params, lr=0.01, *, maximize=False):
         super().__init__(params, lr=lr)
@@ -1139,7 +1139,7 @@ class WithManyOptions(SGD):
 
 @twin("impl.optimizer.SGD.zero_grad")
 def drops_gradients_itself(self, set_to_none=True):
-    """Goes through the parameters itself."""
+    """Drops each gradient itself, without torch's zero_grad."""
     for group in self.param_groups:
         for p in group["params"]:
             if p.grad is not None and not set_to_none:
@@ -1151,7 +1151,7 @@ def drops_gradients_itself(self, set_to_none=True):
 # ---- look-alikes ----
 @mutant("impl.optimizer.AdaGrad", caught_by=(optimizer.ADAGRAD, optimizer.ACCUMULATOR))
 class SharesSumsByShape(AdaGrad):
-    """Has one sum for all parameters of a shape and dtype."""
+    """Shares one sum among all parameters of a shape and dtype."""
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -1165,7 +1165,7 @@ class SharesSumsByShape(AdaGrad):
 
 @mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
 class LoadsSumsByShape(AdaGrad):
-    """Gives each parameter the first loaded sum of its shape and dtype, and not the one of its number."""
+    """Gives each parameter the first loaded sum of its shape and dtype, instead of its own."""
 
     def load_state_dict(self, state_dict):
         super().load_state_dict(state_dict)
@@ -1178,7 +1178,7 @@ class LoadsSumsByShape(AdaGrad):
 
 @mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
 class LoadsOneSumForEqualOnes(AdaGrad):
-    """Lets parameters share a sum where those that are loaded have equal values."""
+    """Lets parameters share one sum where their loaded sums are equal."""
 
     def load_state_dict(self, state_dict):
         super().load_state_dict(state_dict)
@@ -1193,7 +1193,7 @@ class LoadsOneSumForEqualOnes(AdaGrad):
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
 def keeps_the_sum_with_the_parameter():
-    """Hangs the sum on the parameter, where a second optimizer finds it."""
+    """Saves the sum as an attribute of the parameter, so that a second optimizer uses it too."""
 
     def total(p, state, g):
         if not hasattr(p, "squares"):
@@ -1209,7 +1209,7 @@ def keeps_the_sum_with_the_parameter():
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def steps_equal_parameters_once():
-    """Takes parameters of equal values for one that is shared."""
+    """Steps only one of several parameters that have equal values."""
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -1230,7 +1230,7 @@ def steps_equal_parameters_once():
 
 @mutant("impl.optimizer.SGD.step", caught_by=optimizer.GROUPS, value=True)
 def steps_equal_gradients_once():
-    """Takes a gradient that several parameters have for one that was seen already."""
+    """Steps only one of several parameters that have the same gradient object."""
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -1251,7 +1251,7 @@ def steps_equal_gradients_once():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
 def finds_groups_by_their_rate():
-    """Keeps its groups under their learning rates, and so the last one of those that have the same."""
+    """Indexes its groups by learning rate, so that of groups with the same rate only the last one is stepped."""
 
     def step(self, closure=None):
         groups = self.param_groups
@@ -1269,7 +1269,7 @@ DEFAULTS = {}
 
 @mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
 class SharesDefaults(SGD):
-    """Keeps the options given for all with the class, where the next optimizer changes them."""
+    """Shares the default options among all optimizers of the class."""
 
     def __init__(self, params, lr=0.01):
         super().__init__(params, lr)
@@ -1279,7 +1279,7 @@ class SharesDefaults(SGD):
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def keeps_squares_of_a_gradient():
-    """Squares a gradient once, and finds the square again by the gradient's address."""
+    """Caches squares by the gradient's address, where a later gradient may lie."""
     squares = {}
 
     def total(state, g):
@@ -1292,7 +1292,7 @@ def keeps_squares_of_a_gradient():
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
 def finds_sums_by_number():
-    """Keeps the sums in a list, one for each gradient that there is, so that they move up where one is missing."""
+    """Numbers the sums by the gradients that exist, so that the numbers shift where one is missing."""
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -1313,7 +1313,7 @@ def finds_sums_by_number():
 
 @mutant("impl.optimizer.SGD.zero_grad", caught_by=optimizer.ZERO_GRAD)
 def clears_each_address_once(self, set_to_none=True):
-    """Takes parameters at the same address for one, as all are that have no values."""
+    """Clears one parameter per address; all empty parameters have the same address."""
     for p in {p.data_ptr(): p for p in parameters_of(self)}.values():
         if p.grad is not None:
             if set_to_none:
@@ -1324,7 +1324,7 @@ def clears_each_address_once(self, set_to_none=True):
 
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.ADAGRAD, value=True)
 def keeps_sums_by_address():
-    """Finds a sum by where its parameter lies, and one without values lies where another does."""
+    """Indexes sums by the parameter's address, which empty parameters share."""
 
     def step(self, closure=None):
         sums = {}
@@ -1337,10 +1337,10 @@ def keeps_sums_by_address():
     return step
 
 
-# ---- what users hang onto it ----
+# ---- schedulers, and options and state that users add ----
 @mutant("impl.optimizer.AdaGrad.step", caught_by=optimizer.GROUPS, value=True)
 def steps_by_the_first_rates():
-    """Goes back to `initial_lr` where a scheduler has left one."""
+    """Uses `initial_lr` where a scheduler has set one."""
 
     def step(self, closure=None):
         rates = [group["lr"] for group in self.param_groups]
@@ -1356,7 +1356,7 @@ def steps_by_the_first_rates():
 
 @mutant("impl.optimizer.SGD.zero_grad", caught_by=optimizer.ZERO_GRAD)
 def clears_what_learns(self, set_to_none=True):
-    """Leaves the gradients of parameters that were frozen since."""
+    """Leaves the gradients of frozen parameters."""
     for p in parameters_of(self):
         if p.requires_grad and p.grad is not None:
             if set_to_none:
@@ -1367,7 +1367,7 @@ def clears_what_learns(self, set_to_none=True):
 
 @mutant("impl.optimizer.AdaGrad.zero_grad", caught_by=optimizer.ZERO_GRAD)
 def clears_what_has_state(self, set_to_none=True):
-    """Leaves the gradients of parameters that it keeps no sum for."""
+    """Leaves the gradients of parameters that have no sum yet."""
     for p in list(self.state):
         if p.grad is not None:
             if set_to_none:
@@ -1378,7 +1378,7 @@ def clears_what_has_state(self, set_to_none=True):
 
 @mutant("impl.optimizer.SGD", caught_by=optimizer.GROUPS)
 class DropsOptionsOfOnesOwn(SGD):
-    """Keeps of a group the options that it knows."""
+    """Drops the options of a group that it does not know."""
 
     def add_param_group(self, param_group):
         super().add_param_group({name: value for name, value in param_group.items() if name in ("params", "lr")})
@@ -1386,7 +1386,7 @@ class DropsOptionsOfOnesOwn(SGD):
 
 @mutant("impl.optimizer.AdaGrad", caught_by=optimizer.ADAGRAD)
 class LoadsOptionsItKnows(AdaGrad):
-    """Keeps of a loaded group the options that it knows, and loses what schedulers and users have added."""
+    """Drops the options of a loaded group that it does not know, such as those of schedulers."""
 
     def load_state_dict(self, state_dict):
         super().load_state_dict(state_dict)
@@ -1423,7 +1423,7 @@ class StacksParametersThatAreAlike(AdaGrad):
 
 @twin("impl.optimizer.AdaGrad")
 class KeepsSumsUnderIds(AdaGrad):
-    """Finds the sums in a dictionary of its own, by the parameter's id, and shows the same tensors as its state."""
+    """Keeps the sums in a dictionary by the parameter's id, and the same tensors in its state."""
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -1438,7 +1438,7 @@ class KeepsSumsUnderIds(AdaGrad):
 
 @twin("impl.optimizer.SGD")
 class BorrowsTorchs(torch.optim.SGD):
-    """Is torch's own SGD, by another name and with torch's options, of which it uses the rate alone."""
+    """Is torch's own SGD, with foreach=True."""
 
     def __init__(self, params, lr=0.01):
         super().__init__(params, lr=lr, foreach=True)
