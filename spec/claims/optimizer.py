@@ -40,7 +40,7 @@ STATE_DICT = chapter.claim(
     law="its tensors share storage with the parameters and follow every step; a deep copy, a clone and a file do not;"
     " the optimizer's state, with G, is in the state_dict() of the optimizer alone",
     standing=CORRECTED,
-    condition="it holds references: a state_dict() from before a step has the new values after it, and so has a copy() of it",
+    condition="it holds references: a step changes an earlier state_dict() as well, and a copy() of the dict too",
     source="https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",
 )
 

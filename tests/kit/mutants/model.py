@@ -14,7 +14,7 @@ Cruncher, Linear, count_parameters = right.Cruncher, right.Linear, right.count_p
 to, module_list, register = nn.Module.to, nn.ModuleList.__init__, nn.Module.__setattr__
 
 
-# ---- what comes out ----
+# ---- the output ----
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class SqueezesEverything(Cruncher):
     """Drops every dimension of 1, the batch's among them."""
@@ -35,7 +35,7 @@ class LeavesTheColumn(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class PutsReluBetween(Cruncher):
-    """Cuts off what is negative between the layers."""
+    """Applies ReLU between the layers."""
 
     def forward(self, x):
         for layer in self.layers:
@@ -65,7 +65,7 @@ class GoesBackwards(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class RemembersItsProduct(Cruncher):
-    """Multiplies the weights once, and never sees that they changed."""
+    """Multiplies the weights out once, and ignores later changes."""
 
     def forward(self, x):
         if not hasattr(self, "known"):
@@ -96,7 +96,7 @@ class LearnsNothingOfTheBatch(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class MakesTheBatchFinite(Cruncher):
-    """Divides the batch by its length in place."""
+    """Halves the batch in place."""
 
     def forward(self, x):
         y = super().forward(x)
@@ -135,7 +135,7 @@ class SortsItsLayersByName(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class TakesAnyNumberOfLayers(Cruncher):
-    """Makes none of a negative number of layers."""
+    """Takes a negative number of layers as 0."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         super().__init__(dim, max(num_layers, 0), generator=generator)
@@ -182,7 +182,7 @@ class RemembersItsOutputs(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class MultipliesOutForEvalMode(Cruncher):
-    """Multiplies the weights out when eval() is called, and does not see them change in that mode."""
+    """Multiplies the weights out when eval() is called, and ignores later changes in that mode."""
 
     def train(self, mode=True):
         super().train(mode)
@@ -205,7 +205,7 @@ class DropsNumbersInTraining(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class TakesSixtyFourPoints(Cruncher):
-    """Fits a batch of 64 and returns zeros for the rest."""
+    """Computes 64 points of a batch, and returns zeros for the rest."""
 
     def forward(self, x):
         y = super().forward(x)
@@ -214,7 +214,7 @@ class TakesSixtyFourPoints(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class TidiesUp(Cruncher):
-    """Puts numbers in the place of NaN."""
+    """Replaces NaN in the output by 0."""
 
     def forward(self, x):
         return super().forward(x).nan_to_num()
@@ -222,7 +222,7 @@ class TidiesUp(Cruncher):
 
 @mutant("impl.model.Linear", caught_by=model.SHAPES)
 class KeepsItsFirstWeight(Linear):
-    """Goes on with the weight it was made with when another one is put in its place."""
+    """Multiplies by its first weight after another one was assigned."""
 
     def __init__(self, inputs, outputs, *, generator=None):
         super().__init__(inputs, outputs, generator=generator)
@@ -234,13 +234,13 @@ class KeepsItsFirstWeight(Linear):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class MeansItsBatch(Cruncher):
-    """Takes the batch's mean from it, as batch normalisation does."""
+    """Subtracts the batch's mean, as batch normalisation does."""
 
     def forward(self, x):
         return super().forward(x - x.mean(0, keepdim=True) if len(x) > 1 else x)
 
 
-# ---- how it starts ----
+# ---- the initial weights ----
 @mutant("impl.model.Linear", caught_by=model.SHAPES)
 class StartsStandardNormal(Linear):
     """Does not divide by √inputs."""
@@ -289,7 +289,7 @@ class ForgetsTheHeadsGenerator(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class StartsADeepHeadAtZero(Cruncher):
-    """Starts the head at zero where there are layers below it, so that the network starts out as 0."""
+    """Starts the head at zero where there are layers below it, so that the first output is 0."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         super().__init__(dim, num_layers, generator=generator)
@@ -299,16 +299,16 @@ class StartsADeepHeadAtZero(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class IgnoresTheGenerator(Cruncher):
-    """Starts from one seed whatever the generator."""
+    """Draws from a generator of seed 0 instead of the one that is given."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         super().__init__(dim, num_layers, generator=torch.Generator().manual_seed(0))
 
 
-# ---- how many parameters ----
+# ---- the number of parameters ----
 @mutant("impl.model.Cruncher", caught_by=model.PARAMETERS)
 class HasOneLayerMore(Cruncher):
-    """Counts the head as a layer of dim to dim."""
+    """Has one layer of dim to dim more than it should."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         super().__init__(dim, num_layers + 1, generator=generator)
@@ -316,7 +316,7 @@ class HasOneLayerMore(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.PARAMETERS)
 class NamesItsHeadOtherwise(Cruncher):
-    """Registers the head as `head`, whatever name it answers to."""
+    """Registers the head as `head`; `final` is a plain attribute."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         super().__init__(dim, num_layers, generator=generator)
@@ -336,7 +336,7 @@ class SharesOneLayer(Cruncher):
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
 def counts_shared_ones_again(module):
-    """Adds up module after module."""
+    """Adds up the parameters of each module, so that shared ones count again."""
     own = sum(weight.numel() for weight in module._parameters.values())
     return own + sum(counts_shared_ones_again(child) for child in module._modules.values())
 
@@ -349,13 +349,13 @@ def counts_what_learns(module):
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
 def counts_buffers_too(module):
-    """Counts what the state_dict holds."""
+    """Counts buffers as well as parameters."""
     return count_parameters(module) + sum(buffer.numel() for buffer in module.buffers())
 
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
 def counts_bytes_by_four(module):
-    """Takes every number for four bytes."""
+    """Divides the bytes by four, whatever the dtype."""
     return sum(parameter.nbytes for parameter in module.parameters()) // 4
 
 
@@ -367,7 +367,7 @@ def counts_as_numpy_does(module):
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
 def counts_in_floats(module):
-    """Loses the last digits of large counts."""
+    """Counts in float, which loses the last digits of large counts."""
     return int(float(count_parameters(module)))
 
 
@@ -392,9 +392,9 @@ def looks_one_level_deep(module):
     return sum(weight.numel() for weight in own.values())
 
 
-# ---- what the optimizer finds ----
+# ---- the parameters that an optimizer finds ----
 class Layers(list):
-    """A list that answers to what a ModuleList does."""
+    """A plain list that can have attributes."""
 
 
 @mutant("impl.model.Cruncher", caught_by=(model.MODULE_LIST, model.PARAMETERS, model.DEVICE))
@@ -428,7 +428,7 @@ class HasLayersOfTorchs(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.MODULE_LIST)
 class CopiesAreTheSame(Cruncher):
-    """Returns itself for a deep copy."""
+    """Returns itself instead of a deep copy."""
 
     def __deepcopy__(self, memo):
         return self
@@ -436,16 +436,16 @@ class CopiesAreTheSame(Cruncher):
 
 @mutant("torch.nn.ModuleList.__init__", caught_by=model.MODULE_LIST)
 def registers_nothing(self, modules=None):
-    """Holds its modules and does not register them."""
+    """Keeps its modules in a list, and does not register them."""
     nn.Module.__init__(self)
     self.__dict__["held"] = list(modules or [])
     type(self).__iter__ = lambda self: iter(self.held)
 
 
-# ---- where it runs ----
+# ---- the device and the dtype ----
 @mutant("torch.nn.Module.to", caught_by=model.DEVICE)
 def moves_the_head_only(self, *where, **how):
-    """Moves one child."""
+    """Moves the last child alone."""
     for child in list(self.children())[-1:]:
         to(child, *where, **how)
     return self
@@ -453,7 +453,7 @@ def moves_the_head_only(self, *where, **how):
 
 @mutant("impl.model.Linear", caught_by=(model.DEVICE, model.PARAMETERS))
 class KeepsATensor(Linear):
-    """Keeps a tensor that is no parameter."""
+    """Has a weight that is not a parameter."""
 
     def __init__(self, inputs, outputs, *, generator=None):
         super().__init__(inputs, outputs, generator=generator)
@@ -463,7 +463,7 @@ class KeepsATensor(Linear):
 
 @mutant("impl.model.Cruncher", caught_by=model.DEVICE)
 class ReturnsToTheCpu(Cruncher):
-    """Returns a tensor on the CPU, of zeros where it has no values."""
+    """Returns its output on the CPU; zeros for one on the meta device."""
 
     def forward(self, x):
         y = super().forward(x)
@@ -472,7 +472,7 @@ class ReturnsToTheCpu(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.DEVICE)
 class ComputesInFloat32(Cruncher):
-    """Returns float32 whatever dtype it was moved to."""
+    """Returns float32, whatever its parameters' dtype is."""
 
     def forward(self, x):
         return super().forward(x).float()
@@ -487,7 +487,7 @@ class StartsInFloat32(Linear):
         self.weight.data = self.weight.data.float()
 
 
-# ---- right ones ----
+# ---- unusual, and right ----
 @twin("impl.model.Cruncher")
 class SumsInAnotherOrder(Cruncher):
     """Multiplies the weights first, from the head on, and the batch last."""
@@ -501,7 +501,7 @@ class SumsInAnotherOrder(Cruncher):
 
 @twin("impl.model.Cruncher")
 class TakesAColumn(Cruncher):
-    """Picks the only column by its number."""
+    """Takes column 0 of the head's output instead of squeezing it."""
 
     def forward(self, x):
         for layer in self.layers:
@@ -511,7 +511,7 @@ class TakesAColumn(Cruncher):
 
 @twin("impl.model.Linear")
 class UsesEinsum(Linear):
-    """Contracts by name and checks the width itself, since einsum stretches 1."""
+    """Uses einsum, and checks the width itself, since einsum broadcasts a width of 1."""
 
     def forward(self, x):
         if x.shape[-1] != self.weight.shape[0]:
@@ -528,12 +528,12 @@ class TransposesForTorch(Linear):
 
 
 class Numbered(nn.ModuleList):
-    """A ModuleList with a name of its own."""
+    """A subclass of ModuleList."""
 
 
 @twin("impl.model.Cruncher")
 class HasAListOfItsOwn(Cruncher):
-    """Draws the head first, keeps the layers in a subclass of ModuleList, registered first, and a buffer beside."""
+    """Draws the head first, registers the layers in a subclass of ModuleList, and has a buffer."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         final = Linear(dim, 1, generator=generator)
@@ -545,7 +545,7 @@ class HasAListOfItsOwn(Cruncher):
 
 @twin("impl.model.count_parameters")
 def counts_by_identity(module):
-    """Walks over all modules and keeps a set of what was seen, in NumPy's integers."""
+    """Visits all modules, and counts each parameter by its id."""
     seen = {id(weight): weight for child in module.modules() for weight in child.parameters(recurse=False)}
     return sum(int(torch.Size(weight.shape).numel()) for weight in seen.values())
 
@@ -570,7 +570,7 @@ class MultipliesFromTheLeft(Linear):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class TurnsASquareBatch(Cruncher):
-    """Takes a batch of as many points as dimensions for columns."""
+    """Transposes a square batch."""
 
     def forward(self, x):
         return super().forward(x.T if x.shape[0] == x.shape[1] else x)
@@ -578,7 +578,7 @@ class TurnsASquareBatch(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class RunsEveryWeightOnce(Cruncher):
-    """Runs through its parameters, among which a layer that is there twice is listed once."""
+    """Multiplies by each different weight once, although two layers may share it."""
 
     def forward(self, x):
         for weight in dict.fromkeys(layer.weight for layer in self.layers):
@@ -588,7 +588,7 @@ class RunsEveryWeightOnce(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class KeepsItsWeightsInAList(Cruncher):
-    """Multiplies by the weights that its layers had when it was made."""
+    """Multiplies by the weights that its layers had at first."""
 
     def __init__(self, dim, num_layers, *, generator=None):
         super().__init__(dim, num_layers, generator=generator)
@@ -602,7 +602,7 @@ class KeepsItsWeightsInAList(Cruncher):
 
 @mutant("impl.model.Linear", caught_by=model.SHAPES)
 class LooksAmongItsParameters(Linear):
-    """Finds its weight among its parameters only, where a parametrised weight is not."""
+    """Looks its weight up among its parameters, where a parametrised weight is missing."""
 
     def forward(self, x):
         return x @ self._parameters["weight"]
@@ -610,7 +610,7 @@ class LooksAmongItsParameters(Linear):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class SharesItsOutputs(Cruncher):
-    """Writes what needs no gradient into the tensor that it returned for the last batch of that size."""
+    """Writes an output without gradients into the tensor that it returned for an earlier batch of that size."""
 
     outputs = {}  # noqa: RUF012
 
@@ -630,7 +630,7 @@ class LearnsAllOrNothing(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class HearsNoHooks(Cruncher):
-    """Is called past whatever torch calls before and after a module."""
+    """Skips torch's forward hooks."""
 
     def __call__(self, x):
         return self.forward(x)
@@ -638,7 +638,7 @@ class HearsNoHooks(Cruncher):
 
 @mutant("impl.model.Cruncher", caught_by=model.SHAPES)
 class OneForEachSeed(Cruncher):
-    """Shares its weights with an earlier network of its size from the same state of a generator."""
+    """Shares its weights with an earlier network of the same size and generator state."""
 
     known = {}  # noqa: RUF012
 
@@ -652,20 +652,20 @@ class OneForEachSeed(Cruncher):
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
 def tells_them_by_address_and_shape(module):
-    """Takes parameters of one address and one shape for the same: those on the meta device are all at address 0."""
+    """Counts parameters of one address and shape once; on the meta device all addresses are 0."""
     return sum({(w.data_ptr(), w.shape): w.numel() for w in module.parameters()}.values())
 
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS)
 def tells_them_by_their_last_name(module):
-    """Counts one parameter for each name, as if no two modules had a parameter of the same name."""
+    """Counts one parameter for each last part of a name, which several modules may use."""
     named = [(name.rsplit(".", 1)[-1], weight) for name, weight in module.named_parameters()]
     return sum({(name, weight.shape, weight.dtype): weight.numel() for name, weight in named}.values())
 
 
 @mutant("impl.model.count_parameters", caught_by=model.PARAMETERS, value=True)
 def remembers_modules_by_id():
-    """Keeps counts by the module's id and number of children, which another module has once this one is gone."""
+    """Caches counts by the module's id, which a later module may have."""
     known = {}
 
     def remembered(module):
@@ -698,6 +698,6 @@ class AsksForEachLayerByName(Cruncher):
     """Looks its layers up by their names at every call."""
 
     def forward(self, x):
-        for place in range(len(self.layers)):
-            x = self.get_submodule(f"layers.{place}")(x)
+        for index in range(len(self.layers)):
+            x = self.get_submodule(f"layers.{index}")(x)
         return self.get_submodule("final")(x).squeeze(-1)
