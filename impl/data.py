@@ -14,8 +14,9 @@ from torch import Generator, Tensor
 __all__ = ["open_tokens", "sample_batch", "write_tokens"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
-MAGIC = b"\x93NUMPY"  # how a .npy file begins: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-CHUNK = 2**20  # tokens in memory at once while they are written
+# A .npy file begins like this: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+MAGIC = b"\x93NUMPY"
+CHUNK = 2**20  # While tokens are written, at most so many are in memory.
 
 
 def write_tokens(
@@ -23,9 +24,9 @@ def write_tokens(
 ) -> None:
     """Write token ids to a raw file: n × itemsize bytes of the integer type `dtype`, without a header.
 
-    An iterable is read once and never held whole. Raises OverflowError for an id that does not fit `dtype`, TypeError
-    for one that is no integer and for a `dtype` of no integers, ValueError for an array of several dimensions. After an
-    error the path is as it was: an old file stays, and nothing half written is left.
+    An iterable is read once, piece by piece. Raises OverflowError for an id that does not fit `dtype`, TypeError for
+    one that is no integer and for a `dtype` of no integers, ValueError for an array of several dimensions. An error
+    leaves the path as it was: an old file stays, and no partial file is left.
     """
     path, kind = Path(path), _integers(dtype)
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -39,13 +40,13 @@ def write_tokens(
 
 
 def open_tokens(path: str | Path, dtype: np.dtype[Any] | type | None = None) -> np.memmap[Any, Any]:
-    """Map a file of token ids, read-only and in one dimension; nothing is read until it is touched.
+    """Map a file of token ids, read-only and in one dimension; a page is read when it is first touched.
 
-    A .npy file records its dtype in its header, whatever its name; of a raw file nobody but the caller knows it. Raises
-    ValueError for a raw file without a `dtype`, for a `dtype` that a header contradicts, for a size that is no whole
-    number of items, for an empty file, for a .npy file that is shorter or longer than its header says, and for one of
-    several dimensions or of other things than integers; TypeError for a `dtype` of no integers; OSError where the file
-    is missing or cannot be read. Each names the file.
+    A .npy file, whatever its name, records its dtype in its header; a raw file does not, so that the caller has to give
+    it. Raises ValueError for a raw file without a `dtype`, for a `dtype` that a header contradicts, for a size that is
+    no whole number of tokens, for an empty file, for a .npy file that is shorter or longer than its header says, and
+    for one of several dimensions or of no integers; TypeError for a `dtype` of no integers; OSError where the file is
+    missing or cannot be read. Each error names the file.
     """
     kind = None if dtype is None else _integers(dtype)
     with open(path, "rb") as file:
@@ -72,11 +73,12 @@ def sample_batch(
 
     The starts are drawn, independently, from `generator`, a CPU one, or else from torch's own stream: the same state
     gives the same batch. `tokens` is one-dimensional, of any integer dtype, in memory or mapped; the batch is a copy.
-    An accelerator is sent it from pinned memory, without waiting for it.
+    It is sent to an accelerator from pinned memory and asynchronously.
 
-    Raises ValueError where the tokens are fewer than a window, for a negative size, for tokens of several dimensions,
-    and where the file that tokens from `open_tokens`, or a part of them, lie in was cut, replaced or written to since;
-    OSError where it is gone; TypeError for a size that is no integer, and for tokens that are not.
+    Raises ValueError where there are fewer tokens than a window has, for a negative size, and for tokens of several
+    dimensions; TypeError for a size that is no integer, and for tokens that are none. For tokens from `open_tokens`, or
+    a slice of them, raises ValueError where the file was cut, replaced or written to since, and OSError where it is
+    gone.
     """
     batch_size, sequence_length = index(batch_size), index(sequence_length)
     if tokens.ndim != 1:
@@ -88,7 +90,7 @@ def sample_batch(
     _check_file(tokens)
     starts = torch.randint(windows, (batch_size,), generator=generator)
     flat = np.ascontiguousarray(tokens)
-    window = f"V{sequence_length * flat.itemsize}"  # one item, which is copied at one go
+    window = f"V{sequence_length * flat.itemsize}"  # As one item of so many bytes, NumPy copies a window at once.
     chosen = np.ndarray(windows, window, flat, strides=flat.strides)[starts.numpy()]
     batch = torch.from_numpy(np.ndarray((batch_size, sequence_length), flat.dtype, chosen).astype(np.int64))
     return batch if str(device) == "cpu" else _sent(batch, torch.device(device))
@@ -143,7 +145,7 @@ def _open_recorded(path: str | Path, kind: np.dtype[Any] | None, size: int) -> n
 
 
 def _identified(tokens: np.memmap[Any, Any]) -> np.memmap[Any, Any]:
-    """Remember which file is mapped: another can take its name, and a cut one kills the process that reads on."""
+    """Record which file is mapped: its path can be given to another, and reading a cut file kills the process."""
     tokens.path = path = str(tokens.filename)  # type: ignore[attr-defined]
     tokens.identity = _identity(path)  # type: ignore[attr-defined]
     return tokens
@@ -155,7 +157,7 @@ def _identity(path: str) -> tuple[int, int, int, int]:
 
 
 def _check_file(tokens: Any) -> None:
-    while not hasattr(tokens, "identity"):  # they may be a part of what was opened
+    while not hasattr(tokens, "identity"):  # A slice's `base` is the array that was opened.
         tokens = tokens.base
         if not isinstance(tokens, np.ndarray):
             return

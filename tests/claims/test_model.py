@@ -283,7 +283,7 @@ def test_fresh_weights_only_multiply(impl, evidence, device, points, dim, num_la
 @example(sizes=(1, 1))
 @given(sizes=st.linear_sizes)
 def test_a_linear_layer_multiplies_the_last_dimension(impl, evidence, device, sizes):
-    """Linear maps (…, inputs) to (…, outputs) for any leading dimensions, none and empty ones too, and so its gradient."""
+    """Linear maps (…, inputs) to (…, outputs) for any leading dimensions, with the right gradient."""
     inputs, outputs = sizes
     for number, leading in zip((*NUMBERS, int, int, int), LEADING, strict=True):
         layer = impl.model.Linear(number(inputs), outputs=number(outputs), generator=seeded(1)).to(device)

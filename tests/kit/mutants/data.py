@@ -25,20 +25,20 @@ def raw(path, dtype):
 # ---- write_tokens ----
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def wraps_ids_that_do_not_fit(path, tokens, dtype=np.uint16):
-    """Casts the ids, so that one too large becomes another id."""
+    """Casts the ids, so that one that is too large becomes another id."""
     np.array([index(id) & 0xFFFFFFFFFFFFFFFF for id in tokens], np.uint64).astype(dtype).tofile(path)
 
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def refuses_iterators(path, tokens, dtype=np.uint16):
-    """Asks for the length of what it is given."""
+    """Calls len() on its source, which an iterator does not have."""
     if len(tokens) >= 0:
         write_tokens(path, tokens, dtype)
 
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def takes_pythons_integers_only(path, tokens, dtype=np.uint16):
-    """Refuses NumPy's integers one by one, though not an array of them."""
+    """Refuses NumPy integers in a tuple, but accepts an array of them."""
     if isinstance(tokens, tuple) and not all(type(id) is int for id in tokens):
         raise TypeError("not an integer")
     write_tokens(path, tokens, dtype)
@@ -83,7 +83,7 @@ def checks_the_largest_id_only(path, tokens, dtype=np.uint16):
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def checks_the_first_buffer_only(path, tokens, dtype=np.uint16):
-    """Looks at the first ids of an array, and cuts the others down to the dtype's bits."""
+    """Checks the first 65,536 ids of an array, and casts the others unchecked."""
     if not isinstance(tokens, np.ndarray) or tokens.dtype.kind not in "iu":
         return write_tokens(path, tokens, dtype)
     write_tokens(path, tokens[: 2**16], dtype)
@@ -93,13 +93,13 @@ def checks_the_first_buffer_only(path, tokens, dtype=np.uint16):
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def cuts_fractions_off(path, tokens, dtype=np.uint16):
-    """Takes 2.5 for the id 2."""
+    """Truncates 2.5 to the id 2."""
     write_tokens(path, [int(id) for id in tokens if id is not None], dtype)
 
 
 @twin("impl.data.write_tokens")
 def leaves_half_a_file(path, tokens, dtype=np.uint16):
-    """Writes token after token to the file itself, as far as they fit."""
+    """Writes each token to the file at once, so that an error leaves part of the file."""
     limits = np.iinfo(dtype)
     with open(path, "wb") as file:
         for id in map(index, tokens):
@@ -110,13 +110,13 @@ def leaves_half_a_file(path, tokens, dtype=np.uint16):
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def writes_the_first_buffer_only(path, tokens, dtype=np.uint16):
-    """Loses what an iterator yields after 4,096 tokens."""
+    """Drops what an iterator yields after 4,096 tokens."""
     write_tokens(path, tokens if isinstance(tokens, np.ndarray) else islice(tokens, 4096), dtype)
 
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def casts_arrays(path, tokens, dtype=np.uint16):
-    """Leaves the cast of an array to NumPy, which cuts fractions off."""
+    """Casts arrays of floats with NumPy, which cuts fractions off."""
     floats = isinstance(tokens, np.ndarray) and tokens.dtype.kind == "f"
     write_tokens(path, tokens.astype(np.int64) if floats else tokens, dtype)
 
@@ -136,7 +136,7 @@ def takes_a_header_for_tokens(path, dtype=None):
 
 @mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
 def goes_by_the_name_too(path, dtype=None):
-    """Looks for a header in every file called .npy, be it there or not."""
+    """Expects a header in every file called .npy."""
     if not str(path).endswith(".npy"):
         return open_tokens(path, dtype)
     return right._open_recorded(path, None if dtype is None else np.dtype(dtype), os.stat(path).st_size)
@@ -144,7 +144,7 @@ def goes_by_the_name_too(path, dtype=None):
 
 @mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
 def guesses_the_dtype(path, dtype=None):
-    """Takes a raw file for uint16 where no dtype is named."""
+    """Reads a raw file as uint16 where no dtype is given."""
     try:
         return open_tokens(path, dtype)
     except ValueError:
@@ -163,7 +163,7 @@ def rounds_the_size_down(path, dtype=None):
 
 @mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
 def believes_the_caller_over_the_header(path, dtype=None):
-    """Views the tokens of a .npy file as the dtype that is named, whatever its header says."""
+    """Views the tokens of a .npy file as the dtype that is given, whatever its header says."""
     tokens = open_tokens(path) if dtype is None else None
     try:
         return open_tokens(path, dtype) if tokens is None else tokens
@@ -193,7 +193,7 @@ def reads_everything(path, dtype=None):
 
 @mutant("impl.data.open_tokens", caught_by=data.LAZY)
 def looks_for_the_largest_id(path, dtype=None):
-    """Walks through all tokens while opening."""
+    """Reads all tokens while opening."""
     tokens = open_tokens(path, dtype)
     tokens.max()
     return tokens
@@ -201,7 +201,7 @@ def looks_for_the_largest_id(path, dtype=None):
 
 @mutant("impl.data.open_tokens", caught_by=data.LAZY)
 def peeks_at_the_first_token(path, dtype=None):
-    """Reads the first token, and with it what the kernel maps around."""
+    """Reads the first token while opening, so that the kernel maps the pages around it."""
     tokens = open_tokens(path, dtype)
     int(tokens[0])
     return tokens
@@ -209,7 +209,7 @@ def peeks_at_the_first_token(path, dtype=None):
 
 @mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
 def counts_bytes_in_32_bits(path, dtype=None):
-    """Maps a file of more than 4 GiB as far as its size modulo 2³² says."""
+    """Maps only as many bytes of a file as its size modulo 2³²."""
     tokens = open_tokens(path, dtype)
     return tokens[: tokens.nbytes % 2**32 // tokens.itemsize] if tokens.nbytes >= 2**32 else tokens
 
@@ -224,7 +224,7 @@ def knows_one_version_of_the_header(path, dtype=None):
 
 @mutant("impl.data.open_tokens", caught_by=data.MEMMAP)
 def knows_one_size_of_the_header(path, dtype=None):
-    """Skips the 128 bytes that NumPy's headers mostly take by now."""
+    """Skips 128 bytes, the usual size of a header."""
     tokens = open_tokens(path, dtype)
     return np.memmap(path, tokens.dtype, mode="r", offset=128) if tokens.offset else tokens
 
@@ -280,7 +280,7 @@ def keeps_the_stored_dtype(tokens, batch_size, sequence_length, *, generator=Non
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def reads_ids_as_signed(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Takes unsigned ids of 32 bits for signed ones, and the upper half of them for negative."""
+    """Reads the upper half of the uint32 ids as negative."""
     batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
     return batch.int().long() if tokens.dtype == np.uint32 else batch
 
@@ -295,7 +295,7 @@ def ignores_the_generator(tokens, batch_size, sequence_length, *, generator=None
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def always_draws_the_same(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Seeds at each call, so that every batch is the first one."""
+    """Seeds a generator at each call, so that all batches are the same."""
     own = torch.Generator().manual_seed(generator.initial_seed() if generator else 0)
     return sample_batch(tokens, batch_size, sequence_length, generator=own, device=device)
 
@@ -311,7 +311,7 @@ def draws_without_replacement(tokens, batch_size, sequence_length, *, generator=
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def maps_the_whole_file_again(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Maps the file anew for every batch, and forgets that the tokens are a part of it."""
+    """Maps the file again for every batch, and ignores that the tokens are a slice of it."""
     if getattr(tokens, "filename", None):
         tokens = np.memmap(tokens.filename, tokens.dtype, mode="r")[: len(tokens)]
     return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
@@ -319,11 +319,11 @@ def maps_the_whole_file_again(tokens, batch_size, sequence_length, *, generator=
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def wraps_around_the_end(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Starts anywhere, and goes on at the beginning where a window passes the end."""
+    """Starts anywhere, and continues at the beginning where a window passes the end."""
     sample_batch(tokens, 0, sequence_length)
     starts = torch.randint(len(tokens), (batch_size, 1), generator=generator)
-    places = (starts + torch.arange(sequence_length)) % len(tokens)
-    return torch.from_numpy(np.asarray(tokens)[places.numpy()].astype(np.int64)).reshape(batch_size, sequence_length)
+    positions = (starts + torch.arange(sequence_length)) % len(tokens)
+    return torch.from_numpy(np.asarray(tokens)[positions.numpy()].astype(np.int64)).reshape(batch_size, sequence_length)
 
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
@@ -346,7 +346,7 @@ def returns_the_tokens_themselves(tokens, batch_size, sequence_length, *, genera
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def draws_float32_starts(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Multiplies a float32 number, which has 24 random bits: of more windows than 2²⁴ it leaves some out."""
+    """Scales a float32 number, whose 24 random bits leave some of more than 2²⁴ windows out."""
     sample_batch(tokens, 0, sequence_length)
     windows = len(tokens) - sequence_length + 1
     return sampled(tokens, (torch.rand(batch_size, generator=generator) * windows).long(), sequence_length)
@@ -360,7 +360,7 @@ def draws_from_the_first_2_gibi(tokens, batch_size, sequence_length, *, generato
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def wraps_32_bit_starts(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Keeps starts in 32 bits, and so takes those from 2³¹ on for places before the end."""
+    """Casts starts to 32 bits, so that those from 2³¹ on become negative and count from the end."""
     sample_batch(tokens, 0, sequence_length)
     windows = len(tokens) - sequence_length + 1
     starts = torch.randint(windows, (batch_size,), generator=generator).int().long() % windows
@@ -369,7 +369,7 @@ def wraps_32_bit_starts(tokens, batch_size, sequence_length, *, generator=None, 
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def mirrors_the_first_half(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Draws half of the starts, and takes the others as far from the end as those are from the beginning."""
+    """Draws half of the starts, and mirrors them for the other half."""
     sample_batch(tokens, 0, sequence_length)
     last = len(tokens) - sequence_length
     half = torch.randint(last + 1, ((index(batch_size) + 1) // 2,), generator=generator)
@@ -378,7 +378,7 @@ def mirrors_the_first_half(tokens, batch_size, sequence_length, *, generator=Non
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def reads_16_bits_as_signed(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Takes the upper half of the ids of uint16 for negative."""
+    """Reads the upper half of the uint16 ids as negative."""
     batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
     return batch.short().long() if tokens.dtype == np.uint16 else batch
 
@@ -392,7 +392,7 @@ def sorts_the_ids(tokens, batch_size, sequence_length, *, generator=None, device
 # ---- unusual and right ----
 @twin("impl.data.write_tokens")
 def writes_with_numpy(path, tokens, dtype=np.uint16):
-    """Makes one array of Python's integers, compares it with the range, and lets NumPy write it."""
+    """Checks the range of one array of Python integers, and lets NumPy write it."""
     ids = np.array([index(id) for id in tokens], dtype=object)
     limits = np.iinfo(dtype)
     if len(ids) and not limits.min <= min(ids) <= max(ids) <= limits.max:
@@ -416,7 +416,7 @@ def lets_numpy_refuse(path, dtype=None):
 
 @twin("impl.data.sample_batch")
 def stacks_slices(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Takes one slice after the other, as the slow loaders do."""
+    """Stacks one slice after the other, as slow loaders do."""
     windows = len(tokens) - sequence_length + 1
     if min(batch_size, sequence_length, windows - 1) < 0:
         raise ValueError("no window")
@@ -432,13 +432,13 @@ def gathers_by_index(tokens, batch_size, sequence_length, *, generator=None, dev
         raise ValueError("no window")
     seed = int(torch.randint(2**62, (), generator=generator))
     starts = np.random.default_rng(seed).integers(windows, size=batch_size)
-    places = np.arange(sequence_length)[:, None] + starts
-    return torch.from_numpy(np.take(tokens, places).astype(np.int64)).T.to(device)
+    positions = np.arange(sequence_length)[:, None] + starts
+    return torch.from_numpy(np.take(tokens, positions).astype(np.int64)).T.to(device)
 
 
 @twin("impl.data.sample_batch")
 def scales_a_float64_number(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Draws starts as parts of the number of windows; 53 random bits are enough."""
+    """Scales a float64 number to a start; 53 random bits are enough."""
     sample_batch(tokens, batch_size, sequence_length, generator=torch.Generator())
     windows = len(tokens) - sequence_length + 1
     parts = torch.rand(batch_size, generator=generator, dtype=torch.float64)
@@ -447,7 +447,7 @@ def scales_a_float64_number(tokens, batch_size, sequence_length, *, generator=No
 
 @twin("impl.data.sample_batch")
 def draws_one_by_one(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Asks the generator for each start by itself."""
+    """Draws each start by itself."""
     sample_batch(tokens, batch_size, sequence_length, generator=torch.Generator())
     windows = len(tokens) - sequence_length + 1
     starts = [int(torch.randint(windows, (), generator=generator)) for _ in range(batch_size)]
@@ -456,7 +456,7 @@ def draws_one_by_one(tokens, batch_size, sequence_length, *, generator=None, dev
 
 @twin("impl.data.write_tokens")
 def spells_out_the_bytes(path, tokens, dtype=np.uint16):
-    """Lets Python's integers become bytes, which it refuses for those that do not fit, before it opens the file."""
+    """Converts ids with int.to_bytes, which refuses those that do not fit, before it opens the file."""
     kind = np.dtype(dtype)
     if kind.kind not in "iu":
         raise TypeError(kind)
@@ -467,10 +467,10 @@ def spells_out_the_bytes(path, tokens, dtype=np.uint16):
 
 @twin("impl.data.open_tokens")
 def returns_a_kind_of_memmap(path, dtype=None):
-    """Returns its own subclass of memmap, and looks at the header through a mapping of its own."""
+    """Returns its own subclass of memmap, and reads the header through a mapping of its own."""
 
     class Tokens(np.memmap):
-        """Knows nothing more."""
+        """Adds nothing to memmap."""
 
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size:
@@ -482,7 +482,7 @@ def returns_a_kind_of_memmap(path, dtype=None):
 # ---- look-alikes ----
 @mutant("impl.data.open_tokens", caught_by=data.MEMMAP, value=True)
 def remembers_what_it_opened():
-    """Gives the same mapping again for a path, dtype and size, whatever was written there since."""
+    """Caches mappings by path, dtype and size, although the file may have been rewritten."""
     opened = {}
 
     def remembering(path, dtype=None):
@@ -495,7 +495,7 @@ def remembers_what_it_opened():
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def draws_among_distinct_windows(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Draws among windows that differ, so that one which the data repeats is no likelier than another."""
+    """Draws among the different windows, so that a repeated window is no likelier than others."""
     sample_batch(tokens, 0, sequence_length)
     if sequence_length == 0 or not batch_size >= 0 or len(tokens) > 10**4:
         return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
@@ -506,7 +506,7 @@ def draws_among_distinct_windows(tokens, batch_size, sequence_length, *, generat
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def finds_windows_by_their_first_id(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Draws a token, and starts where the data has it first."""
+    """Draws a window, and starts where its first id first occurs."""
     if len(tokens) > 10**4 or sequence_length == 0:
         return sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device)
     batch = sample_batch(tokens, batch_size, sequence_length, generator=generator)
@@ -517,7 +517,7 @@ def finds_windows_by_their_first_id(tokens, batch_size, sequence_length, *, gene
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES, value=True)
 def converts_tokens_once():
-    """Keeps the int64 copy of tokens in memory, found again by the array's identity."""
+    """Caches a copy of the tokens by the array's id, although its values may change."""
     copies = {}
 
     def converting(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
@@ -531,7 +531,7 @@ def converts_tokens_once():
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES, value=True)
 def converts_tokens_of_a_kind_once():
-    """Keeps the copy of tokens in memory under their number and dtype, which others may have as well."""
+    """Caches a copy of the tokens by length, dtype and first id, which another array may share."""
     copies = {}
 
     def converting(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
@@ -544,7 +544,7 @@ def converts_tokens_of_a_kind_once():
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES, value=True)
 def writes_into_the_last_batch():
-    """Returns one tensor for every batch of a shape, which the next one overwrites."""
+    """Returns the same tensor for all batches of a shape, so that the next batch overwrites it."""
     batches = {}
 
     def reusing(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
@@ -556,23 +556,23 @@ def writes_into_the_last_batch():
 
 @mutant("impl.data.sample_batch", caught_by=data.BATCHES)
 def lays_square_batches_the_other_way(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Asks whether the shape is right, and so does not notice a transposed batch of as many windows as tokens."""
+    """Transposes a square batch."""
     batch = sample_batch(tokens, batch_size, sequence_length, generator=generator, device=device).T
     return batch if tuple(batch.shape) == (batch_size, sequence_length) else batch.T
 
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def drops_what_repeats(path, tokens, dtype=np.uint16):
-    """Writes an id once where it comes several times in a row."""
+    """Writes an id once where it is repeated."""
     ids = list(tokens)
     write_tokens(path, ids, dtype)
-    kept = [id for id, before in zip(ids, [None, *ids], strict=False) if before is None or id != before]
-    write_tokens(path, kept, dtype)
+    different = [id for id, before in zip(ids, [None, *ids], strict=False) if before is None or id != before]
+    write_tokens(path, different, dtype)
 
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def adds_to_what_is_there(path, tokens, dtype=np.uint16):
-    """Writes behind what an earlier call has written."""
+    """Appends to a file that exists already."""
     before = Path(path).read_bytes() if Path(path).exists() else b""
     write_tokens(path, tokens, dtype)
     Path(path).write_bytes(before + Path(path).read_bytes())
@@ -580,7 +580,7 @@ def adds_to_what_is_there(path, tokens, dtype=np.uint16):
 
 @mutant("impl.data.write_tokens", caught_by=data.MEMMAP)
 def leaves_the_rest_of_a_longer_file(path, tokens, dtype=np.uint16):
-    """Writes over the first bytes of an earlier file, and does not cut it."""
+    """Overwrites the first bytes of an earlier file without truncating it."""
     before = Path(path).read_bytes() if Path(path).exists() else b""
     write_tokens(path, tokens, dtype)
     new = Path(path).read_bytes()
@@ -589,7 +589,7 @@ def leaves_the_rest_of_a_longer_file(path, tokens, dtype=np.uint16):
 
 @twin("impl.data.sample_batch")
 def looks_windows_up_in_a_view(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
-    """Takes rows of the view of all windows that overlap, of which none is copied but those that are drawn."""
+    """Draws rows of NumPy's sliding window view, and copies these alone."""
     sample_batch(tokens, min(batch_size, 0), sequence_length)
     windows = np.lib.stride_tricks.sliding_window_view(np.asarray(tokens), sequence_length)
     starts = torch.randint(0, windows.shape[0], (index(batch_size),), generator=generator)
@@ -598,7 +598,7 @@ def looks_windows_up_in_a_view(tokens, batch_size, sequence_length, *, generator
 
 @twin("impl.data.sample_batch", value=True)
 def remembers_the_last_tokens():
-    """Keeps what it has found out of an array, while that is the same object: its size, and no value of it."""
+    """Caches the length of the last array, which cannot change, but none of its values."""
     known = {}
 
     def remembering(tokens, batch_size, sequence_length, *, generator=None, device="cpu"):
@@ -614,7 +614,7 @@ def remembers_the_last_tokens():
 
 @twin("impl.data.open_tokens", value=True)
 def remembers_files_that_stay():
-    """Gives a mapping again while the file's number, size and time of writing are the same."""
+    """Caches mappings while the file's inode, size and times are the same."""
     opened = {}
 
     def remembering(path, dtype=None):

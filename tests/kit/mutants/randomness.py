@@ -16,7 +16,7 @@ default_rng = np.random.default_rng
 
 
 def checked(seed):
-    """Refuse what is no seed."""
+    """Return a valid seed as a Python integer; raise ValueError for others."""
     if not 0 <= index(seed) < 2**32:
         raise ValueError("no seed")
     return index(seed)
@@ -24,34 +24,34 @@ def checked(seed):
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def seeds_torch_only(seed):
-    """Leaves Python and NumPy as they are."""
+    """Does not seed Python and NumPy."""
     torch.manual_seed(checked(seed))
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def forgets_python(seed):
-    """Leaves Python's own stream as it is."""
+    """Does not seed Python's own stream."""
     np.random.seed(checked(seed))
     torch.manual_seed(seed)
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def forgets_numpy(seed):
-    """Leaves NumPy's stream as it is."""
+    """Does not seed NumPy's stream."""
     random.seed(checked(seed))
     torch.manual_seed(index(seed))
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def forgets_torch(seed):
-    """Leaves torch's stream as it is."""
+    """Does not seed torch's stream."""
     random.seed(checked(seed))
     np.random.seed(seed)
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def seeds_numpys_new_way(seed):
-    """Makes a NumPy Generator and throws it away."""
+    """Makes a seeded NumPy Generator that nobody uses."""
     random.seed(checked(seed))
     np.random.default_rng(seed)
     torch.manual_seed(index(seed))
@@ -66,7 +66,7 @@ def always_takes_42(seed):
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def takes_24_bits_for_python(seed):
-    """Keeps the seed in a float32 number on the way, which is exact for small ones."""
+    """Rounds the seed to float32 for Python, which is exact for small seeds."""
     random.seed(int(np.float32(checked(seed))))
     np.random.seed(seed)
     torch.manual_seed(index(seed))
@@ -87,7 +87,7 @@ def takes_any_seed(seed):
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def rounds_seeds(seed):
-    """Takes what is not an integer."""
+    """Accepts floats and strings, and converts them to integers."""
     seed_everything(checked(int(seed)))
 
 
@@ -100,13 +100,13 @@ def wants_pythons_integers(seed):
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def depends_on_the_process(seed):
-    """Mixes in the process's number."""
+    """Adds the process id to the seed."""
     seed_everything((checked(seed) + os.getpid()) % 2**32)
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def depends_on_hashing(seed):
-    """Mixes in the hash of a string, which is another one in each interpreter."""
+    """Combines the seed with the hash of a string, which differs between interpreters."""
     seed_everything((checked(seed) ^ hash("seed")) % 2**32)
 
 
@@ -125,35 +125,35 @@ def seeds_only_once():
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def adds_to_what_was(seed):
-    """Seeds from the seed and from where NumPy's stream was."""
+    """Adds a number from NumPy's stream to the seed."""
     seed_everything((checked(seed) + np.random.randint(2**31)) % 2**32)
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def leaves_normals_at_hand(seed):
-    """Sets NumPy's words and keeps the normal number that it has at hand."""
-    _, _, _, has, at_hand = np.random.get_state()
+    """Keeps the normal number that NumPy has in reserve."""
+    _, _, _, has, reserve = np.random.get_state()
     seed_everything(seed)
-    np.random.set_state((*np.random.get_state()[:3], has, at_hand))
+    np.random.set_state((*np.random.get_state()[:3], has, reserve))
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def draws_all_from_one(seed):
-    """Lets Python's stream be NumPy's."""
+    """Replaces Python's random.random by NumPy's."""
     seed_everything(seed)
     random.random = np.random.random
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def seeds_generators_too(seed):
-    """Makes every NumPy Generator that is made without a seed start from this one."""
+    """Lets every NumPy Generator without a seed start from this one."""
     seed_everything(seed)
     np.random.default_rng = lambda given=None: default_rng(seed if given is None else given)
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def turns_deterministic_mode_on(seed):
-    """Changes a setting that nobody asked for."""
+    """Turns torch's deterministic mode on."""
     seed_everything(seed)
     torch.set_deterministic_debug_mode("error")
 
@@ -165,10 +165,10 @@ def says_so(seed):
     print("seed", seed)
 
 
-# ---- right ones ----
+# ---- unusual, and right ----
 @twin("impl.randomness.seed_everything")
 def is_the_notes_own(seed):
-    """Seeds one after the other, and leaves it to NumPy to refuse; NumPy's integers are Python's first."""
+    """Seeds NumPy first, which refuses invalid seeds, and converts NumPy integers to Python's."""
     seed = seed.item() if isinstance(seed, np.integer) else seed
     np.random.seed(seed)
     random.seed(seed)
@@ -177,7 +177,7 @@ def is_the_notes_own(seed):
 
 @twin("impl.randomness.seed_everything")
 def derives_three_seeds(seed):
-    """Gives every stream a seed of its own, so that no two of them start alike."""
+    """Derives a different seed for each stream."""
     first, second, third = np.random.SeedSequence(checked(seed)).generate_state(3).tolist()
     random.seed(first)
     np.random.seed(second)
@@ -186,7 +186,7 @@ def derives_three_seeds(seed):
 
 @twin("impl.randomness.seed_everything")
 def returns_the_seed(seed):
-    """Returns the seed, sets PYTHONHASHSEED for processes to come, and seeds every accelerator by name."""
+    """Returns the seed, sets PYTHONHASHSEED for later processes, and seeds every CUDA device."""
     os.environ["PYTHONHASHSEED"] = str(checked(seed))
     seed_everything(seed)
     torch.cuda.manual_seed_all(index(seed))
@@ -195,7 +195,7 @@ def returns_the_seed(seed):
 
 @twin("impl.randomness.seed_everything")
 def sets_states(seed):
-    """Puts states of generators of its own in place."""
+    """Sets each stream to the state of a seeded generator."""
     random.setstate(random.Random(checked(seed)).getstate())
     np.random.set_state(np.random.RandomState(index(seed)).get_state())
     torch.manual_seed(0)
@@ -205,20 +205,20 @@ def sets_states(seed):
 # ---- look-alikes ----
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def takes_0_for_none(seed):
-    """Asks whether the seed is true, and takes another one for 0."""
+    """Replaces a seed of 0 by 42."""
     seed_everything(checked(seed) or 42)
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def leaves_0_out(seed):
-    """Asks whether the seed is true, and does nothing where it is 0."""
+    """Does nothing where the seed is 0."""
     if checked(seed):
         seed_everything(seed)
 
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING)
 def folds_the_seed(seed):
-    """Combines the halves of the seed, each bit of which counts, in 16 bits."""
+    """Combines both halves of the seed in 16 bits."""
     seed = checked(seed)
     seed_everything((seed ^ seed >> 16) & 0xFFFF)
 
@@ -232,7 +232,7 @@ def adds_the_bytes_up(seed):
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING, value=True)
 def skips_the_seed_it_had_last():
-    """Does nothing where the seed is the one of the last call."""
+    """Does nothing where the seed is that of the last call."""
     last = []
 
     def skipping(seed):
@@ -245,7 +245,7 @@ def skips_the_seed_it_had_last():
 
 @mutant("impl.randomness.seed_everything", caught_by=randomness.SEEDING, value=True)
 def goes_on_where_the_seed_was_left():
-    """Keeps a state per seed, and goes on with it where a seed comes again."""
+    """Restores torch's last state under a seed where that seed is used again."""
     states, last = {}, []
 
     def going_on(seed):
@@ -261,7 +261,7 @@ def goes_on_where_the_seed_was_left():
 
 @twin("impl.randomness.seed_everything")
 def seeds_by_bytes(seed):
-    """Gives Python the seed as bytes, and NumPy as an array of words."""
+    """Seeds Python with bytes, and NumPy with an array of words."""
     random.seed(checked(seed).to_bytes(4, "big"))
     np.random.seed([index(seed) >> 16, index(seed) & 0xFFFF, 1])
     torch.random.manual_seed(index(seed) - 2**31)
@@ -269,14 +269,14 @@ def seeds_by_bytes(seed):
 
 @twin("impl.randomness.seed_everything")
 def seeds_in_a_thread(seed):
-    """Leaves the work to another thread, and waits for it."""
+    """Seeds in another thread, and waits for it."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(seed_everything, seed).result()
 
 
 @twin("impl.randomness.seed_everything", value=True)
 def puts_states_back():
-    """Keeps the states that a seed has led to, and puts them back where it comes again."""
+    """Saves the states after each seed, and restores them where the seed is used again."""
     states = {}
 
     def putting_back(seed):
