@@ -27,7 +27,9 @@ SHAPES = ((), (4, 5), (4, 5), (0, 3), (4, 5), (0,), (7,), (2, 1, 3))
 ALIKE = {"options": {}, "shapes": ((2, 3),) * 4, "seed": 0}
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 PRECISE = DTYPES[:2]
-DEFAULTS = {"SGD": {"eps": None}, "AdaGrad": {}}  # options of the expected update when the test passes none
+# An expected update gets these options where a test passes none: eps=None makes it SGD's, and AdaGrad's lr and eps are
+# the notes' 0.01 and 1e-5.
+DEFAULTS = {"SGD": {"eps": None}, "AdaGrad": {}}
 
 
 class Draw:
@@ -121,7 +123,8 @@ def follows_the_rule(evidence, updates, step):
     """Require that step() moves every parameter by its optimizer's rule and leaves its gradient as it is.
 
     SGD's rule is p ← p − lr·g. AdaGrad's is G ← G + g², then p ← p − lr·g/√(G + ε). A parameter without a gradient
-    stays. Each update knows its parameter, lr, ε and G.
+    stays. An update holds lr, ε and G of one parameter, and predicts its next step in float64. It is called before the
+    step, because the prediction starts from the parameter's present value.
     """
     parameters = [update.parameter for update in updates]
     before = [as_float64(parameter) for parameter in parameters]
@@ -266,11 +269,11 @@ def test_without_eps_it_is_torchs(impl, evidence, device, seed):
 
 @verifies(optimizer.ADAGRAD)
 @pytest.mark.parametrize("way", ["state dict", "deep copy", "file", "copied optimizer"])
-def test_the_sums_go_along(impl, evidence, way):
-    """An optimizer that is restored from a state_dict, a copy of it or a file, or copied, goes on with the same G.
+def test_sums_survive_saving_and_copying(impl, evidence, way):
+    """Restored from a state_dict, a deep copy of it or a file, or copied itself, AdaGrad keeps its G and its options.
 
-    Its options are restored, too. Two parameters of the same shape and dtype have equal sums until then, and
-    different gradients afterwards: restored sums must not be shared.
+    Two parameters of the same shape and dtype have equal sums until then, and different gradients afterwards. An
+    optimizer that lets them share a restored sum fails here.
     """
     draw = Draw(3)
     parameters = draw.parameters(PRECISE)
@@ -289,6 +292,7 @@ def test_the_sums_go_along(impl, evidence, way):
         transfer = {"state dict": lambda state_dict: state_dict, "deep copy": copy.deepcopy, "file": through_a_file}
         saved = transfer[way](adagrad.state_dict())
         parameters = [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
+        # The new optimizer is made with other options, which loading has to replace.
         adagrad = impl.optimizer.AdaGrad([{"params": parameters[:2]}, {"params": parameters[2:]}], lr=1.0, eps=1.0)
         adagrad.load_state_dict(saved)
     for update, parameter in zip(updates, parameters, strict=True):
@@ -359,9 +363,10 @@ def test_sums_never_shrink(impl, evidence, device, options, shapes, seed):
     for _ in range(5):
         draw.gradients(parameters)
         before = [squares_of(adagrad, parameter) for parameter in parameters]
+        for update in updates:
+            update.step()
         adagrad.step()
         for index, (update, old) in enumerate(zip(updates, before, strict=True)):
-            update.step()
             growth = squares_of(adagrad, update.parameter) - old
             evidence.at_least(float(growth.min(initial=0)), 0.0, what="the least growth of G", parameter=index)
             if update.parameter.grad is None:
