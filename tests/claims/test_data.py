@@ -232,9 +232,8 @@ def test_a_file_read_in_another_way_gives_other_tokens(evidence, folder):
     """A .npy file of 10 int32 tokens has 42 when it is mapped raw, and a raw one read as uint16 has other tokens."""
     array, path = np.arange(1, 11, dtype=np.int32), folder / "ten.npy"
     np.save(path, array)
-    evidence.differs(
-        len(np.memmap(path, np.int32, mode="r")), len(array), what="the tokens in a .npy file", unit="tokens"
-    )
+    count = len(np.memmap(path, np.int32, mode="r"))
+    evidence.differs(count, len(array), what="the length of a .npy file mapped raw", unit="tokens")
     array.tofile(path)
     as_uint16 = np.memmap(path, np.uint16, mode="r")[:4].tolist()
     evidence.differs(as_uint16, array[:4].tolist(), what="the first tokens, read as uint16")
@@ -254,18 +253,14 @@ def test_only_touched_pages_are_loaded(impl, evidence, folder):
         evidence.equal(pages.resident(tokens), 0, what="the memory mapped by opening", unit="bytes", file=path.name)
         int(tokens[size // 4 : size // 4 + 2048].sum())
         limit = bounds.memory.mapped(4096, 1, page)
-        evidence.at_most(
-            pages.resident(tokens), limit, what="the memory mapped for a slice", unit="bytes", file=path.name
-        )
-        evidence.at_least(
-            pages.resident(tokens), 4096, what="the memory mapped for a slice", unit="bytes", file=path.name
-        )
+        mapped, what = pages.resident(tokens), "the memory mapped for a slice"
+        evidence.at_most(mapped, limit, what=what, unit="bytes", file=path.name)
+        evidence.at_least(mapped, 4096, what=what, unit="bytes", file=path.name)
         tokens = impl.data.open_tokens(path, np.uint16)
         impl.data.sample_batch(tokens, 3, 100, generator=torch.Generator().manual_seed(0))
         limit = bounds.memory.mapped(200, 3, page)
-        evidence.at_most(
-            pages.resident(tokens), limit, what="the memory mapped for a batch", unit="bytes", file=path.name
-        )
+        mapped, what = pages.resident(tokens), "the memory mapped for a batch"
+        evidence.at_most(mapped, limit, what=what, unit="bytes", file=path.name)
 
 
 @verifies(data.BATCHES)
@@ -375,42 +370,23 @@ def test_the_only_window_is_drawn(impl, evidence):
     """Tokens as long as a window give that window, as a copy; too few tokens, and sizes that are none, are refused."""
     tokens = np.arange(2**32 - 5, 2**32, dtype=np.uint32)
     draw = partial(impl.data.sample_batch, generator=torch.Generator())
-    evidence.equal(
-        draw(tokens, 3, 5),
-        torch.arange(2**32 - 5, 2**32).repeat(3, 1),
-        what="the only window",
-        tokens=5,
-        batch_size=3,
-        sequence_length=5,
-    )
-    evidence.equal(
-        tuple(draw(tokens, np.int32(2), np.uint8(3)).shape),
-        (2, 3),
-        what="the batch's shape",
-        batch_size=np.int32(2),
-        sequence_length=np.uint8(3),
-    )
-    steps = draw(np.arange(5000, dtype=np.uint16), 3, 2000).diff()
-    evidence.equal(
-        steps, torch.ones(3, 1999, dtype=torch.int64), what="the differences within long windows", sequence_length=2000
-    )
-    wide = np.arange(5)
+    predicted = torch.arange(2**32 - 5, 2**32).repeat(3, 1)
+    evidence.equal(draw(tokens, 3, 5), predicted, what="the only window", tokens=5, batch_size=3, sequence_length=5)
+    sizes = np.int32(2), np.uint8(3)
+    evidence.equal(tuple(draw(tokens, *sizes).shape), (2, 3), what="the batch's shape", sizes=sizes)
+    steps, ones = draw(np.arange(5000, dtype=np.uint16), 3, 2000).diff(), torch.ones(3, 1999, dtype=torch.int64)
+    evidence.equal(steps, ones, what="the differences within long windows", sequence_length=2000)
+
+    # The batch is a copy, and a second call reads the tokens again: neither a view nor a cache will do.
+    wide, alike = np.arange(5), np.array([0, 8, 8, 8, 8])
     draw(wide, 1, 5).zero_()
     evidence.equal(wide.tolist(), [0, 1, 2, 3, 4], what="the tokens after the batch was overwritten", batch_size=1)
-    alike = np.array([0, 8, 8, 8, 8])
-    evidence.equal(
-        draw(alike, 1, 5),
-        torch.tensor([[0, 8, 8, 8, 8]]),
-        what="the window of an array that begins alike",
-        tokens=alike.tolist(),
-    )
+    window = torch.tensor([[0, 8, 8, 8, 8]])
+    evidence.equal(draw(alike, 1, 5), window, what="the window of an array that begins alike", tokens=alike.tolist())
     wide[1:] = 9
-    evidence.equal(
-        draw(wide, 1, 5),
-        torch.tensor([[0, 9, 9, 9, 9]]),
-        what="the window after the tokens were changed",
-        tokens=wide.tolist(),
-    )
+    window = torch.tensor([[0, 9, 9, 9, 9]])
+    evidence.equal(draw(wide, 1, 5), window, what="the window after the tokens were changed", tokens=wide.tolist())
+
     for length in (6, 7, 100):
         evidence.raises(ValueError, lambda length=length: draw(tokens, 1, length), length=length, tokens=5)
     evidence.raises(ValueError, lambda: draw(tokens[:0], 1, 1), tokens=0)
