@@ -3,11 +3,9 @@
 import functools
 import gc
 import json
-import os
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,18 +15,19 @@ from hypothesis import settings
 from spec import claims
 from spec.claim import PREFIX, Chapter, arguments, problems
 from spec.evidence import Evidence
-from spec.hardware import devices, environment, promises, ranks
-from spec.implementation import contract, loading
+from spec.hardware import environment, promises
+from spec.implementation import loading
 from spec.instruments import allocator, eager, processes, timer
 from spec.report import files, properties
 from spec.report.reporter import FAULTS, Reporter
 from spec.report.verdicts import ABSENT
-from spec.run import benchmarks, collection, judging, profiles
+from spec.run import benchmarks, collection, judging, options, profiles, telling
 
 CHAPTERS = pytest.StashKey[Sequence[Chapter]]()
 ACCELERATORS = pytest.StashKey[list[torch.device]]()
 EVIDENCE = pytest.StashKey[Evidence]()
-TESTS = pytest.StashKey[dict[tuple[str, str], list[str]]]()  # by claim and device: every test, selected or not
+# Every test of a claim on a device, whether it is selected or not, by (claim id, device).
+TESTS = pytest.StashKey[dict[tuple[str, str], list[str]]]()
 WHOLE = "spec_whole"
 MARKER = (
     "the claim of the notes that the test is tied to: its id, such as 'flops.matmul'; the test's role, 'verifies' (the "
@@ -36,99 +35,64 @@ MARKER = (
     "condition that the notes leave out) or 'corrected' (false as put). "
     "To select by them: -m \"claim(standing='holds if')\""
 )
-NEEDED = {  # Each plugin that no run can do without: an option that it brings, and what it is needed for.
-    "benchmark": ("benchmark_only", "the claims about speed need pytest-benchmark"),
-    "hypothesispytest": (
-        "hypothesis_profile",
-        "the claims are tried on examples from hypothesis, by its pytest plugin",
-    ),
-    "skipping": ("runxfail", "what cannot be checked here is skipped"),
-}
 HEADER = pytest.StashKey[list[str]]()
 RECEIPT = pytest.StashKey[Mapping[str, object]]()
 PROMISES = pytest.StashKey[promises.Promises]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("spec", "the specification of the lecture notes")
-    group.addoption("--spec-impl", default=contract.REFERENCE, metavar="PACKAGE", help="the package to check")
-    group.addoption("--spec-device", metavar="DEVICE", help="the accelerator to check on, such as cuda:1; cpu for none")
-    group.addoption("--spec-report", metavar="DIR", help=f"write {files.CLAIMS} and {files.JUNIT} into this folder")
-    group.addoption(
-        "--spec-promised",
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="what the device promises instead of its datasheet: FLOP/s by dtype, or bandwidth in bytes/s; repeatable",
-    )
-    parser.addini("spec_claims", "the package whose modules state the claims", default="spec.claims")
+    options.add(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    option = config.option
-    if faults := list(_missing_plugins(config)):
+    if faults := list(options.missing_plugins(config)):
         raise pytest.UsageError(*faults)
     config.addinivalue_line("markers", f"claim(id, role, standing): {MARKER}")
     config.addinivalue_line("markers", "gpu: needs an accelerator")
-    sys.path.append(str(config.invocation_params.dir))  # where a student's own package lies
+    sys.path.append(str(config.invocation_params.dir))  # A student's own package lies there.
     try:
         chapters = claims.load(config.getini("spec_claims"))
     except Exception as error:
         raise pytest.UsageError(f"the claims cannot be read: {type(error).__name__}: {error}") from error
-    faults = list(problems(chapters)) or list(collection.unknown_marks(option.markexpr or "", chapters))
-    if os.environ.get("CI") and option.hypothesis_profile is None:
-        option.hypothesis_profile = "ci"  # and so the command that reruns a failure elsewhere says it
-    profile = "default" if option.hypothesis_profile is None else option.hypothesis_profile
-    if profile not in profiles.EXAMPLES:
-        faults.append(f"--hypothesis-profile={profile}: no such profile; there are {', '.join(profiles.EXAMPLES)}")
-    if option.benchmark_only and getattr(option, "numprocesses", None):
-        faults.append("--benchmark-only times one thing after the other: leave out -n")
-    if fault := loading.find(option.spec_impl) or _hidden_package(config):
-        faults.append(fault)
-    present = devices.accelerators()
-    rank = ranks.rank()
-    chosen = ranks.own(rank, present) if rank else None
-    if option.spec_device is not None:
-        chosen = devices.parse(option.spec_device)
-    if isinstance(chosen, str):
-        faults.append(chosen)
-    given = promises.parse(option.spec_promised)
-    if isinstance(given, str):
-        faults.append(given)
-    folder = _report_folder(config)
-    if option.spec_report == "":
-        faults.append("--spec-report=: names no folder; for example --spec-report=report")
-    elif folder and (fault := files.prepare(folder)):
-        faults.append(fault)
-    if faults or isinstance(given, str):
-        raise pytest.UsageError(*faults)
-
-    eager.without_compiler()
-    allocator.keep_workspaces()
-    profiles.register(option.spec_impl)
-    settings.load_profile(profile)
-    timed = option.benchmark_only or option.benchmark_enable or _words(option.markexpr) == {"gpu"}
-    option.benchmark_disable = option.benchmark_disable or not timed
-    option.benchmark_quiet = not _wants_pytest_benchmarks_table(config)
-    if folder and not getattr(option, "xmlpath", ""):
-        option.xmlpath = str(folder / files.name(files.JUNIT, rank))
-    gc.freeze()  # what torch and hypothesis made at import stays: looking through it at the end takes half a second
-    gc.set_threshold(10_000)  # most of what the tests make is gone by itself, and each look costs
-    gc.enable()
+    chosen = options.read(config, chapters, list(problems(chapters)))
+    _prepare_torch_and_hypothesis(config, chosen.profile)
+    if chosen.folder and not getattr(config.option, "xmlpath", ""):
+        config.option.xmlpath = str(chosen.folder / files.name(files.JUNIT, chosen.rank))
     config.stash[CHAPTERS] = chapters
-    config.stash[ACCELERATORS] = [device for device in present if chosen in (None, device)]
+    config.stash[ACCELERATORS] = chosen.accelerators
     config.stash[EVIDENCE] = Evidence()
     config.stash[TESTS] = {}
-    config.stash[PROMISES] = promises.Promises(given)
+    config.stash[PROMISES] = promises.Promises(chosen.promised)
     if not hasattr(config, "workerinput"):
-        used = [torch.device("cpu"), *config.stash[ACCELERATORS]]
-        seed = "fixed" if profile == "ci" else str(config.getoption("hypothesis_seed", None) or "random")
-        receipt = environment.receipt(option.spec_impl, profile, seed, used)
-        receipt |= {"rank": rank.index, "ranks": rank.world} if rank else {}
-        config.stash[HEADER] = environment.header(receipt)
-        config.stash[RECEIPT] = receipt
-        config.pluginmanager.register(Reporter(chapters, receipt, folder, rank), "spec-reporter")
+        _report_with(config, chosen)
+
+
+def _prepare_torch_and_hypothesis(config: pytest.Config, profile: str) -> None:
+    """Set what holds for the whole run, and set the garbage collector to work again, which conftest.py had stopped."""
+    eager.without_compiler()
+    allocator.keep_workspaces()
+    profiles.register(config.option.spec_impl)
+    settings.load_profile(profile)
+    config.option.benchmark_disable = config.option.benchmark_disable or not options.is_timed(config)
+    config.option.benchmark_quiet = not options.wants_pytest_benchmarks_table(config)
+    # The objects that torch and hypothesis made at import stay alive. Looking through them at the end takes half a
+    # second, and most objects that tests make are freed without the collector.
+    gc.freeze()
+    gc.set_threshold(10_000)
+    gc.enable()
+
+
+def _report_with(config: pytest.Config, chosen: options.Chosen) -> None:
+    """Take the receipt of this run, and register the reporter."""
+    used = [torch.device("cpu"), *chosen.accelerators]
+    seed = "fixed" if chosen.profile == "ci" else str(config.getoption("hypothesis_seed", None) or "random")
+    receipt = environment.receipt(config.option.spec_impl, chosen.profile, seed, used)
+    receipt |= {"rank": chosen.rank.index, "ranks": chosen.rank.world} if chosen.rank else {}
+    config.stash[HEADER] = environment.header(receipt)
+    config.stash[RECEIPT] = receipt
+    reporter = Reporter(config.stash[CHAPTERS], receipt, chosen.folder, chosen.rank)
+    config.pluginmanager.register(reporter, "spec-reporter")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -168,10 +132,10 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     if faults := list(collection.problems(items, config.stash[CHAPTERS], whole)):
         if not hasattr(config, "workeroutput"):
             raise pytest.UsageError(*faults)
-        config.workeroutput[FAULTS] = faults  # xdist takes an error of a worker's for a crash
+        config.workeroutput[FAULTS] = faults  # xdist would take an exception of a worker for a crash.
         items.clear()
     items[:] = collection.in_the_notes_order(items, config.stash[CHAPTERS])
-    device = str([*config.stash[ACCELERATORS], "cpu"][0])  # on which benchmarks run
+    device = str([*config.stash[ACCELERATORS], "cpu"][0])  # Benchmarks run on this one.
     for claim, test in collection.left_out([item.path for item in items], config.rootpath):
         config.stash[TESTS].setdefault((claim, device), []).append(test)
     for item in items:
@@ -181,7 +145,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         if ids:
             device = judging.device_of(item)
             tests = {claim: config.stash[TESTS].get((claim, device), []) for claim in ids}
-            item.extra_keyword_matches.update(ids)  # so that -k knows them, too
+            item.extra_keyword_matches.update(ids)  # -k then knows the ids, too.
             properties.hand_on(item, claims=" ".join(ids), device=device, tests=json.dumps(tests))
             judging.show_examples_to(config.stash[EVIDENCE], item)
     if config.option.benchmark_only:
@@ -190,11 +154,11 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     if any("fresh" in collection.arguments_of(item) for item in session.items):
-        processes.fresh()  # imports torch beside the first tests
+        processes.fresh()  # It imports torch while the first tests run.
 
 
 def pytest_unconfigure() -> None:
-    gc.freeze()  # the process ends: what is left goes with it, unsearched
+    gc.freeze()  # The process ends, so that nothing needs to be collected any more.
     if processes.fresh.cache_info().currsize:
         processes.fresh().close()
         processes.fresh.cache_clear()
@@ -257,7 +221,7 @@ def pytest_runtest_makereport(
     if report.failed and call.excinfo and (ties := collection.claims_of(item)):
         chapters = item.config.stash[CHAPTERS]
         claim = next(claim for chapter in chapters for claim in chapter.claims if claim.id == ties[0][0])
-        judging.explain(report, call.excinfo, item, claim)
+        telling.explain(report, call.excinfo, item, claim)
     return report
 
 
@@ -295,35 +259,11 @@ def spec_meter(benchmark: Any, pytestconfig: pytest.Config, request: pytest.Fixt
     return benchmarks.Meter(benchmark, pytestconfig.stash[PROMISES], _untimed(pytestconfig), budget, request.node)
 
 
-def _missing_plugins(config: pytest.Config) -> Iterator[str]:
-    """Yield a line for each plugin without which no claim can be checked."""
-    auto = " and PYTEST_DISABLE_PLUGIN_AUTOLOAD" if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD") else ""
-    for name, (option, why) in NEEDED.items():
-        if not hasattr(config.option, option):
-            yield f"{why}: leave out -p no:{name}{auto}"
-
-
-def _hidden_package(config: pytest.Config) -> str:
-    """Return a line where the package that was asked for is not the one in the folder pytest was started in."""
-    given = any(str(argument).startswith("--spec-impl") for argument in config.invocation_params.args)
-    return loading.hidden(config.option.spec_impl, config.invocation_params.dir) if given else ""
-
-
-def _report_folder(config: pytest.Config) -> Path | None:
-    """Return where the report goes; only the process that gathers the results writes it."""
-    option = config.option
-    if option.spec_report is None or option.collectonly or hasattr(config, "workerinput"):
-        return None
-    return Path(config.invocation_params.dir, option.spec_report)
-
-
 def _is_whole(config: pytest.Config) -> bool:
     """Return whether the whole suite is collected; one of xdist's workers is told so."""
     if hasattr(config, "workerinput"):
         return bool(config.workerinput[WHOLE])
-    option = config.option
-    narrowed = option.keyword or option.markexpr or option.ignore or option.ignore_glob or getattr(option, "lf", False)
-    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not narrowed
+    return options.is_whole(config)
 
 
 def _no_accelerator(config: pytest.Config) -> str:
@@ -334,20 +274,9 @@ def _no_accelerator(config: pytest.Config) -> str:
 
 def _untimed(config: pytest.Config) -> str:
     """Return why benchmarks are not timed in this run; an empty string where they are."""
-    if hasattr(config, "workerinput"):  # where pytest-benchmark measures nothing either
+    if hasattr(config, "workerinput"):  # pytest-benchmark measures nothing in xdist's workers either.
         return benchmarks.PARALLEL
     return benchmarks.UNTIMED if config.option.benchmark_disable else ""
-
-
-def _wants_pytest_benchmarks_table(config: pytest.Config) -> bool:
-    """Return whether to show it beside the table of rates, which says the same in half the width."""
-    shaping = tuple("--benchmark-" + name for name in ("columns", "compare", "cprofile", "group-by", "name", "sort"))
-    arguments = config.invocation_params.args
-    return config.option.verbose > 0 or any(str(argument).startswith(shaping) for argument in arguments)
-
-
-def _words(expression: str) -> set[str]:
-    return set(expression.split())
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], kept: Sequence[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from spec.hardware.ranks import Rank
 from spec.messages.sentences import Json
 from spec.report import files, junit, properties, terminal
 from spec.report.verdicts import Finding, Outcome, Verdict, findings
-from spec.run import benchmarks, collection, judging
+from spec.run import benchmarks, collection, telling
 
 UNFINISHED = "stopped before its test ended"
 FAULTS = "spec_faults"  # under which one of xdist's workers hands on what is wrong with the collected tests
@@ -94,7 +94,8 @@ class Reporter:
         screen = session.config.pluginmanager.getplugin("terminalreporter")
         if screen and (failed := screen.stats.get("failed", [])):
             self.failed = failed
-            screen.stats["failed"] = judging.told_once(failed)  # The long summary shows failures of one message once.
+            # The long summary shows failures of one message once.
+            screen.stats["failed"] = telling.group_by_message(failed)
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,24 +1,21 @@
-"""One test of a claim, run and judged: what it was given, what it left behind, and what is told when it fails."""
+"""One test of a claim, run and judged: its inputs, what it left changed, and what its exception means."""
 
-import copy
 import functools
 import inspect
 import json
 import linecache
-import os
 import re
-import shlex
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 import torch
 from hypothesis.errors import Flaky, HypothesisException
 
-from spec.claim import ARGUMENTS, PREFIX, Claim, plain
+from spec.claim import ARGUMENTS, PREFIX, plain
 from spec.evidence import Evidence, EvidenceError
 from spec.implementation import contract, guard
 from spec.implementation.loading import Implementation, ImplementationError
@@ -26,10 +23,11 @@ from spec.instruments.processes import ProcessError
 from spec.messages.sentences import CUT, show_input
 from spec.report import properties
 from spec.run.collection import arguments_of
+from spec.run.telling import rerun
 
 Frames = list[tuple[str, traceback.FrameSummary]]
-LONGEST = 400  # characters of another's error in a message
-SIMPLE = 40  # characters of a variable's value that is shown beside an error
+LONGEST = 400  # A message shows at most so many characters of another exception.
+SIMPLE = 40  # A variable is shown beside an error if its value takes at most so many characters.
 FIXTURES = ARGUMENTS | {"folder", "pytestconfig", "benchmark"}
 
 
@@ -72,28 +70,6 @@ def _own_params(item: pytest.Item) -> dict[str, object]:
     own = inspect.signature(function).parameters if function else ()
     params = getattr(getattr(item, "callspec", None), "params", {})
     return {name: value for name, value in params.items() if name in own}
-
-
-def rerun(item: pytest.Item) -> str:
-    """Return the command that runs just this test in the same way, from the folder in which pytest was started."""
-    option = item.config.option
-    words = ["pytest", shlex.quote(_from_here(item))]
-    if option.spec_impl != contract.REFERENCE:
-        words.append(f"--spec-impl={option.spec_impl}")
-    for name, value in (("profile", option.hypothesis_profile), ("seed", option.hypothesis_seed)):
-        if value is not None:
-            words.append(f"--hypothesis-{name}={value}")
-    if option.spec_device:
-        words.append(f"--spec-device={option.spec_device}")
-    words += [f"--spec-promised={shlex.quote(given)}" for given in option.spec_promised]
-    return " ".join(words)
-
-
-def _from_here(item: pytest.Item) -> str:
-    """Return the test's id with its path as seen from the folder in which pytest was started."""
-    here = item.config.invocation_params.dir
-    path, *names = item.nodeid.split("::")
-    return "::".join([os.path.relpath(item.config.rootpath / path, here), *names])
 
 
 @contextmanager
@@ -248,63 +224,3 @@ def _name(error: BaseException) -> str:
         text = f"{text}: {_name(error.exceptions[0])}"
     text = text if len(text) <= LONGEST else text[: LONGEST - 1] + CUT
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-class Crash(NamedTuple):
-    """Where and why, for pytest's short summary."""
-
-    path: str
-    lineno: int
-    message: str
-
-
-class Told:
-    """A failure as a student reads it: the message, what the notes say, and the law; no traceback of the kit."""
-
-    def __init__(self, text: str, crash: Crash) -> None:
-        self.text = text
-        self.reprcrash = crash
-
-    def __str__(self) -> str:
-        return self.text
-
-    def toterminal(self, out: Any) -> None:
-        head, *rest = self.text.split("\n")
-        out.line(head, red=True, bold=True)
-        for line in rest:
-            out.line(line)
-
-
-def explain(
-    report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], item: pytest.Item, claim: Claim
-) -> None:
-    """Replace a failure's traceback by its message where the message says it all; else add the command to rerun it."""
-    if not isinstance(raised.value, EvidenceError):
-        report.sections.append(("rerun", rerun(item)))
-        return
-    head, *rest = str(raised.value).split("\n")
-    lines = [head, f"  notes: {claim.says} (§{claim.section})", f"  law:   {claim.law}"]
-    if doc := inspect.getdoc(getattr(item, "function", None)):
-        lines.append(f"  test:  {doc.splitlines()[0]}")
-    path, line, _ = item.location
-    report.longrepr = Told("\n".join(lines + rest), Crash(path, line or 0, head))  # type: ignore[assignment]
-
-
-def told_once(failed: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
-    """Return failures of which those of one message, a function that is missing, say, stand together as the first."""
-    alike: dict[str, list[pytest.TestReport]] = {}
-    for report in failed:
-        head = str(report.longrepr).split("\n", 1)[0]
-        told = head.partition("] ")[2] if "claims" in properties.of(report) and head.startswith("[") else ""
-        alike.setdefault(told or report.nodeid, []).append(report)
-    return [_with_the_rest(first, rest) if rest else first for first, *rest in alike.values()]
-
-
-def _with_the_rest(first: pytest.TestReport, rest: Sequence[pytest.TestReport]) -> pytest.TestReport:
-    claims = dict.fromkeys(claim for report in rest for claim in properties.of(report)["claims"].split())
-    head, *lines = str(first.longrepr).split("\n")
-    path, line, _ = first.location
-    told = copy.copy(first)
-    also = f"  also:  {len(rest)} more tests, of {', '.join(claims)}"
-    told.longrepr = Told("\n".join([head, also, *lines]), Crash(path, line or 0, head))  # type: ignore[assignment]
-    return told
