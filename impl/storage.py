@@ -1,4 +1,4 @@
-"""§2.2: where a tensor's values lie: one flat storage, and the strides that find an element in it."""
+"""§2.2: a tensor's values lie in one flat storage, and its strides say where in it each element is."""
 
 import math
 import operator
@@ -12,9 +12,9 @@ __all__ = ["can_view", "contiguous_strides", "element_offset", "is_contiguous", 
 
 
 def shares_storage(a: Tensor, b: Tensor) -> bool:
-    """Return whether two tensors of any shape lie in the same storage, whichever part of it each of them shows.
+    """Return whether two tensors have the same storage, whichever part of it each of them shows.
 
-    Addresses do not decide it: the storages of two separately made empty tensors are both at address 0.
+    Addresses do not decide this: two separately made empty tensors have two storages, both at address 0.
     """
     return a.untyped_storage() is b.untyped_storage()
 
@@ -22,9 +22,9 @@ def shares_storage(a: Tensor, b: Tensor) -> bool:
 def element_offset(
     index: Sequence[SupportsIndex], stride: Sequence[SupportsIndex], storage_offset: SupportsIndex = 0
 ) -> int:
-    """Return how many elements into the storage the element at `index` lies: storage_offset + Σ index·stride.
+    """Return an element's position in the storage: storage_offset + Σ index·stride, in elements.
 
-    `index` and `stride` have one number per dimension, both in elements.
+    `index` and `stride` have one number per dimension.
     Raises ValueError where they differ in length, TypeError for what is not an integer.
     """
     steps = zip(_numbers(index), _numbers(stride), strict=True)
@@ -34,18 +34,18 @@ def element_offset(
 def contiguous_strides(shape: Sequence[SupportsIndex]) -> tuple[int, ...]:
     """Return the strides, in elements, of a tensor that lies in its storage row by row without a gap.
 
-    A step along a dimension passes over everything in the dimensions after it, where a size of 0 counts as 1, as in
-    torch: (4, 4) gives (4, 1), and (2, 0, 3) gives (3, 3, 1).
+    The stride of a dimension is the product of all sizes after it: (4, 4) gives (4, 1). A size of 0 counts as 1, as in
+    torch: (2, 0, 3) gives (3, 3, 1).
     Raises ValueError for a negative size, TypeError for what is not an integer.
     """
     sizes = _sizes(shape)
-    return tuple(math.prod(max(size, 1) for size in sizes[place + 1 :]) for place in range(len(sizes)))
+    return tuple(math.prod(max(size, 1) for size in sizes[d + 1 :]) for d in range(len(sizes)))
 
 
 def is_contiguous(shape: Sequence[SupportsIndex], stride: Sequence[SupportsIndex]) -> bool:
     """Return whether a tensor of this shape and these strides lies in its storage row by row without a gap.
 
-    The stride of a dimension of size 1 is never used, and a tensor without elements uses none.
+    The stride of a dimension of size 1 does not matter, and neither does any stride of a tensor without elements.
     Raises ValueError for a negative size or where `shape` and `stride` differ in length, TypeError for what is not an
     integer.
     """
@@ -59,8 +59,8 @@ def can_view(
 ) -> bool:
     """Return whether a tensor of this shape and these strides can be viewed as `new_shape` (without −1).
 
-    Neighbouring dimensions are one run of evenly spaced elements where stride[i] = size[i + 1]·stride[i + 1];
-    a new dimension has to lie within one run, so the new sizes fill run after run exactly.
+    Neighbouring dimensions form one run of evenly spaced elements if stride[i] = size[i + 1]·stride[i + 1].
+    No new dimension may reach from one run into the next, so some of the new sizes multiply to each run's length.
     Raises ValueError for a negative size or where `shape` and `stride` differ in length, TypeError for what is not an
     integer.
     Source: the documentation of torch.Tensor.view.
@@ -71,24 +71,24 @@ def can_view(
         return False
     if 0 in sizes:
         return True
-    runs: list[tuple[int, int]] = []  # how many elements, how far apart
+    runs: list[tuple[int, int]] = []  # Each run has a length, and a step from one of its elements to the next.
     for size, step in dimensions:
         if runs and runs[-1][1] == size * step:
             runs[-1] = (runs[-1][0] * size, step)
         elif size != 1:
             runs.append((size, step))
-    left = iter(size for size in new_sizes if size != 1)
+    remaining = iter(size for size in new_sizes if size != 1)
     for length, _ in runs:
         filled = 1
         while filled < length:
-            filled *= next(left)
+            filled *= next(remaining)
         if filled != length:
             return False
     return True
 
 
 def tensor_bytes(shape: Sequence[SupportsIndex], dtype: torch.dtype) -> int:
-    """Return the bytes that the values of a tensor take: their number times the bytes of one value.
+    """Return the bytes that a tensor's values take: their number times the bytes of one value.
 
     Raises ValueError for a negative size, TypeError for what is not an integer.
     """
@@ -96,11 +96,12 @@ def tensor_bytes(shape: Sequence[SupportsIndex], dtype: torch.dtype) -> int:
 
 
 def _numbers(values: Sequence[SupportsIndex]) -> tuple[int, ...]:
-    """Return Python's own integers, which never overflow as NumPy's do."""
+    """Return the values as Python's integers, because NumPy's overflow."""
     return tuple(operator.index(value) for value in values)
 
 
 def _sizes(shape: Sequence[SupportsIndex]) -> tuple[int, ...]:
+    """Return the sizes as Python's integers; raise ValueError if one is negative."""
     sizes = _numbers(shape)
     if any(size < 0 for size in sizes):
         raise ValueError(f"a size is negative: {sizes}")

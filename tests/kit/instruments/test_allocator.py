@@ -108,7 +108,7 @@ def test_the_claims_accept_blocks_of_any_size(books, evidence):
     if books.block > 1:
         claims.test_a_single_value_takes_a_whole_block(evidence, CPU)
     else:
-        with pytest.raises(EvidenceError, match="measured 4 bytes allocated, predicted anything but 4"):
+        with pytest.raises(EvidenceError, match="the allocated memory: measured 4 bytes, predicted anything but 4"):
             claims.test_a_single_value_takes_a_whole_block(evidence, CPU)
 
 
@@ -116,9 +116,8 @@ def test_the_claims_reject_other_books(books, evidence, monkeypatch):
     """Memory asked for beyond the values, or given out beyond the last block, fails the law."""
     add = books.add
     monkeypatch.setattr(books, "add", lambda size: add(size + (8 if size > 1 else -8 if size < -1 else 0)))
-    with pytest.raises(
-        EvidenceError, match=r"^\[storage.allocator\] measured \d+ bytes requested, predicted \d+ bytes"
-    ):
+    message = r"^\[storage.allocator\] the requested memory: measured \d+ bytes, predicted \d+ bytes"
+    with pytest.raises(EvidenceError, match=message):
         claims.test_memory_grows_by_the_tensor_in_whole_blocks(evidence=evidence, accelerator=CPU)
 
 

@@ -1,4 +1,4 @@
-"""Wrong and unusual ways to account for storage."""
+"""Wrong implementations of the claims about storage, and unusual right ones."""
 
 import math
 from itertools import accumulate
@@ -47,7 +47,7 @@ def counts_bytes_in_floats(shape, dtype):
 
 @mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES)
 def counts_bytes_in_64_bits(shape, dtype):
-    """Counts bytes in 64 bits, which begin again at 2⁶⁴."""
+    """Counts bytes in 64 bits, where 2⁶⁴ counts as 0."""
     return tensor_bytes(shape, dtype) % 2**64
 
 
@@ -66,7 +66,7 @@ def takes_every_value_for_4_bytes(shape, dtype):
 
 @mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES)
 def counts_a_complex_number_as_one_float(shape, dtype):
-    """Takes the bits of finfo for those of a value, which for a complex number are half of it."""
+    """Counts the bits that finfo gives for a dtype: for a complex number they are those of one of its two floats."""
     bits = torch.finfo(dtype).bits if dtype.is_floating_point or dtype.is_complex else 8 * dtype.itemsize
     return tensor_bytes(shape, torch.uint8) * bits // 8
 
@@ -85,7 +85,7 @@ def counts_an_empty_dimension_as_one(shape, dtype):
 
 @mutant("torch.Tensor.expand", caught_by=(storage.BYTES, storage.MUTATION))
 def copies_what_it_expands(self, *sizes):
-    """Makes a real copy for each repetition."""
+    """Copies the values for each repetition."""
     return contiguous(expand(self, *sizes))
 
 
@@ -94,21 +94,21 @@ def copies_what_it_expands(self, *sizes):
 
 @mutant("spec.instruments.allocator.statistics", caught_by=storage.ALLOCATOR)
 def reads_what_is_reserved(device):
-    """Takes what the allocator holds in reserve for what it gave out."""
-    told = torch.get_device_module(device).memory_stats(device)
-    return told and allocator.Bytes(told["requested_bytes.all.current"], told["reserved_bytes.all.current"])
+    """Reads the bytes that the allocator has reserved instead of those that it handed out."""
+    stats = torch.get_device_module(device).memory_stats(device)
+    return stats and allocator.Bytes(stats["requested_bytes.all.current"], stats["reserved_bytes.all.current"])
 
 
 @mutant("spec.instruments.allocator.statistics", caught_by=storage.ALLOCATOR)
 def reads_what_is_requested_twice(device):
-    """Takes the bytes asked for for those given out."""
-    told = statistics(device)
-    return told and allocator.Bytes(told.requested, told.requested)
+    """Reads the requested bytes instead of those that the allocator handed out."""
+    read = statistics(device)
+    return read and allocator.Bytes(read.requested, read.requested)
 
 
 @mutant("torch.empty", caught_by=storage.ALLOCATOR)
 def makes_room_for_one_more(*size, **options):
-    """Allocates a value more than the tensor has."""
+    """Allocates one value more than the tensor has."""
     return empty(math.prod(size) + 1, **options)[: math.prod(size)].view(size) if size else empty(*size, **options)
 
 
@@ -123,13 +123,13 @@ def forgets_where_the_tensor_begins(index, stride, storage_offset=0):
 
 @mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
 def begins_at_1_unless_told(index, stride, storage_offset=1):
-    """Has another default for the storage offset than 0."""
+    """Takes 1 as the default of the storage offset."""
     return element_offset(index, stride, storage_offset)
 
 
 @mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
 def adds_as_far_as_the_shorter_goes(index, stride, storage_offset=0):
-    """Leaves out what an index has more or fewer than the strides."""
+    """Ignores the surplus of an index or strides of which one is longer."""
     return int(storage_offset) + sum(int(i) * int(step) for i, step in zip(index, stride, strict=False))
 
 
@@ -147,7 +147,7 @@ def adds_4_dimensions(index, stride, storage_offset=0):
 
 @mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def turns_strides_round_from_5_dimensions_on(shape):
-    """Gives the strides of 5 and more dimensions in the opposite order."""
+    """Returns the strides of 5 and more dimensions in reverse order."""
     return contiguous_strides(shape)[:: -1 if len(shape) > 4 else 1]
 
 
@@ -159,7 +159,7 @@ def strides_of_negative_sizes(shape):
 
 @mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def empties_the_list_it_is_given(shape):
-    """Uses up its argument."""
+    """Empties the list that is its argument."""
     shape = shape if isinstance(shape, list) else list(shape)
     strides = contiguous_strides(shape)
     shape.clear()
@@ -186,19 +186,19 @@ def computes_places_in_numpys_own_width(index, stride, storage_offset=0):
 
 @mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def strides_column_by_column(shape):
-    """Gives the strides of column-major order, Fortran's."""
+    """Returns the strides of column-major order, Fortran's."""
     return tuple(contiguous_strides(shape[::-1]))[::-1]
 
 
 @mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def strides_in_bytes(shape):
-    """Gives strides in bytes, as NumPy does."""
+    """Returns strides in bytes, as NumPy does."""
     return tuple(4 * step for step in contiguous_strides(shape))
 
 
 @mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def strides_that_include_their_own_dimension(shape):
-    """Multiplies a dimension's own size in."""
+    """Includes a dimension's own size in the product."""
     return tuple(accumulate(shape[::-1], mul))[::-1]
 
 
@@ -225,26 +225,26 @@ def compares_storage_pointers(a, b):
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
 def looks_for_a_common_byte(a, b):
-    """Asks for memory that both tensors show: two rows of one matrix have none."""
-    places = [{x + i for x in _addresses(t) for i in range(t.itemsize)} for t in (a, b)]
-    return not places[0].isdisjoint(places[1])
+    """Requires a byte that both tensors show: two rows of one matrix have none."""
+    first, second = ({x + i for x in _addresses(t) for i in range(t.itemsize)} for t in (a, b))
+    return not first.isdisjoint(second)
 
 
 def _addresses(tensor):
     start = tensor.untyped_storage().data_ptr()
     layout = Layout(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-    return {start + tensor.itemsize * place for place in layout.positions().flatten().tolist()}
+    return {start + tensor.itemsize * position for position in layout.positions().flatten().tolist()}
 
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
 def never_lets_empty_tensors_share(a, b):
-    """Says that nothing is shared where one of the tensors has no elements, a slice of the other or not."""
+    """Says that a tensor without elements shares nothing, even a slice of the other tensor."""
     return a.numel() > 0 and b.numel() > 0 and shares_storage(a, b)
 
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
 def compares_bases(a, b):
-    """Compares what the tensors are views of, which torch does not note for data and parameters."""
+    """Compares the tensors' bases, which torch does not record for .data and parameters."""
     first, second = (t if t._base is None else t._base for t in (a, b))
     return first is second
 
@@ -257,7 +257,7 @@ def never_shares_between_dtypes(a, b):
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
 def tries_it_by_writing(a, b):
-    """Writes to the first tensor's storage, and leaves what it wrote."""
+    """Writes to the first tensor's storage and does not restore it."""
     if a.untyped_storage().nbytes():
         a.untyped_storage().fill_(1)
     return shares_storage(a, b)
@@ -265,13 +265,13 @@ def tries_it_by_writing(a, b):
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
 def takes_the_gradient_away(a, b):
-    """Makes the tensor require no gradient any more."""
+    """Sets requires_grad of the first tensor to False."""
     return shares_storage(a.requires_grad_(False) if a.is_leaf else a, b)
 
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE)
 def compares_values(a, b):
-    """Takes equal values for a shared storage."""
+    """Takes tensors of equal values to share their storage."""
     return a.shape == b.shape and torch.equal(a, b)
 
 
@@ -283,7 +283,7 @@ def compares_tensor_objects(a, b):
 
 @mutant("torch.Tensor.transpose", caught_by=(storage.VIEWS_SHARE, storage.MUTATION))
 def copies_what_it_transposes(self, first, second):
-    """Lays the transpose out anew."""
+    """Returns a contiguous copy of the transpose."""
     return clone(transpose(self, first, second), memory_format=torch.contiguous_format)
 
 
@@ -302,13 +302,13 @@ def writes_two_elements(self, index, value):
 
 @mutant("torch.Tensor.__setitem__", caught_by=storage.MUTATION)
 def writes_to_a_copy_of_what_is_not_contiguous(self, index, value):
-    """Writes into a contiguous copy, and the tensor keeps what it had."""
+    """Writes into a copy, so that the tensor itself does not change."""
     setitem(self if is_contiguous(self) else clone(self), index, value)
 
 
 @mutant("torch.Tensor.add_", caught_by=storage.MUTATION)
 def adds_to_every_copy(self, other):
-    """Adds to an expanded tensor copy by copy instead of raising."""
+    """Adds to an expanded tensor once per repetition instead of raising."""
     for row in self.unbind():
         row.copy_(row + other)
     return self
@@ -325,7 +325,7 @@ def clones_by_sharing(self):
 
 @mutant("torch.Tensor.clone", caught_by=storage.CLONE)
 def clones_only_what_is_not_contiguous(self):
-    """Copies on no account but disorder, as contiguous() does."""
+    """Copies only what is not contiguous, as contiguous() does."""
     return contiguous(self)
 
 
@@ -353,7 +353,7 @@ def heeds_the_strides_of_nothing(shape, stride):
 
 @mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
 def takes_an_expanded_row_for_contiguous(shape, stride):
-    """Leaves a first dimension of stride 0 out."""
+    """Ignores a first dimension of stride 0."""
     repeats = len(shape) > 0 and len(shape) == len(stride) and stride[0] == 0 and shape[0] > 1
     return contiguity(shape, stride) or (repeats and contiguity(shape[1:], stride[1:]))
 
@@ -366,7 +366,7 @@ def looks_at_4_dimensions(shape, stride):
 
 @mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
 def looks_as_far_as_the_shorter_goes(shape, stride):
-    """Leaves out what a shape has more or fewer than the strides."""
+    """Ignores the surplus of a shape or strides of which one is longer."""
     dimensions = zip(shape, stride, contiguous_strides(shape), strict=False)
     return 0 in shape or all(size == 1 or step == packed for size, step, packed in dimensions)
 
@@ -379,7 +379,7 @@ def takes_the_size_without_its_sign(shape, stride):
 
 @mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
 def asks_for_strides_that_fall(shape, stride):
-    """Takes falling strides for contiguity, and so misses gaps."""
+    """Requires falling strides only, and so misses gaps."""
     used = [step for size, step in zip(shape, stride, strict=True) if size != 1]
     return 0 in shape or used == sorted(used, reverse=True)
 
@@ -433,24 +433,24 @@ def views_only_what_is_contiguous(shape, stride, new_shape):
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def views_whatever_has_as_many_elements(shape, stride, new_shape):
-    """Asks for the number of elements only."""
+    """Compares the numbers of elements only."""
     return math.prod(map(int, shape)) == math.prod(map(int, new_shape))
 
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def views_any_number_of_elements(shape, stride, new_shape):
-    """Does not ask for the number of elements where the tensor is contiguous."""
+    """Does not compare the numbers of elements where the tensor is contiguous."""
     return right.is_contiguous(shape, stride) or can_view(shape, stride, new_shape)
 
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def heeds_a_stride_that_is_never_used(shape, stride, new_shape):
-    """Lets a dimension of size 1 with a stride of its own part its neighbours."""
+    """Merges nothing where a dimension of size 1 has another stride than in a contiguous tensor."""
     shape, stride, new_shape = ([int(n) for n in numbers] for numbers in (shape, stride, new_shape))
     packed = contiguous_strides(shape)
     odd = any(size == 1 and step != plain for size, step, plain in zip(shape, stride, packed, strict=True))
-    kept = [size for size in shape if size > 1] == [size for size in new_shape if size > 1]
-    return can_view(shape, stride, new_shape) and (0 in shape or not odd or kept)
+    same_sizes = [size for size in shape if size > 1] == [size for size in new_shape if size > 1]
+    return can_view(shape, stride, new_shape) and (0 in shape or not odd or same_sizes)
 
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
@@ -463,7 +463,7 @@ def heeds_strides_without_elements(shape, stride, new_shape):
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def takes_minus_1_for_whatever_fits(shape, stride, new_shape):
-    """Answers yes wherever a new size is to be found out."""
+    """Returns True for every new shape that has a −1."""
     return -1 in new_shape or can_view(shape, stride, new_shape)
 
 
@@ -501,29 +501,29 @@ def views_two_negative_sizes(shape, stride, new_shape):
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def leaves_a_surplus_stride_out(shape, stride, new_shape):
-    """Uses as many strides as there are sizes, and does not mind the rest."""
+    """Ignores the surplus where there are more strides than sizes."""
     return can_view(shape, stride[: len(shape)], new_shape)
 
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def never_merges(shape, stride, new_shape):
-    """Allows splits only, even where neighbouring dimensions lie close together."""
-    apart = [2 ** (40 - 7 * place) for place in range(len(shape))]
+    """Allows splits only, even where neighbouring dimensions have no gap between them."""
+    apart = [2 ** (40 - 7 * d) for d in range(len(shape))]
     return can_view(shape, stride if contiguity(shape, stride) else apart, new_shape)
 
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def merges_what_overlaps(shape, stride, new_shape):
-    """Takes dimensions for one run if there is no gap between them, even where they overlap."""
+    """Merges dimensions that have no gap between them, even where they overlap."""
     shape, stride = ([int(n) for n in numbers] for numbers in (shape, stride))
-    for place in range(len(shape) - 1, 0, -1):
-        stride[place - 1] = max(stride[place - 1], shape[place] * stride[place])
+    for d in range(len(shape) - 1, 0, -1):
+        stride[d - 1] = max(stride[d - 1], shape[d] * stride[d])
     return can_view(shape, stride, new_shape)
 
 
 @mutant("impl.storage.can_view", caught_by=storage.VIEW_OF_TRANSPOSE)
 def counts_elements_in_32_bits(shape, stride, new_shape):
-    """Counts elements in NumPy's 32 bits: 2³³ of them are none, and can be viewed in any way."""
+    """Counts elements in NumPy's 32 bits: 2³³ overflows to 0, and 0 elements can be viewed in any way."""
     counts = [np.prod(np.array(numbers, np.int32), dtype=np.int32) for numbers in (shape, new_shape)]
     return counts[0] == counts[1] and (counts[0] == 0 or can_view(shape, stride, new_shape))
 
@@ -545,27 +545,27 @@ def copies_rather_than_raise(self, *shape):
 
 @mutant("torch.Tensor.copy_", caught_by=storage.SEQUENTIAL_ACCESS)
 def puts_a_transposed_copy_off(self, source):
-    """Copies nothing until it is asked for."""
+    """Returns without copying if the source is transposed."""
     return copy_(self, source) if is_contiguous(source) else self
 
 
 @mutant("torch.Tensor.copy_", caught_by=storage.SEQUENTIAL_ACCESS)
 def copies_along_by_way_of_across(self, source):
-    """Takes two detours through a transpose to copy a contiguous matrix."""
+    """Copies a contiguous matrix by way of its transpose, which takes longer."""
     return copy_(self, contiguous(source.t()).t() if is_contiguous(source) else source)
 
 
 @mutant("spec.instruments.timer.compare", caught_by=storage.SEQUENTIAL_ACCESS)
 def mixes_up_what_it_compares(first, second, device):
-    """Takes the first for the second."""
+    """Swaps the two runs that it compares."""
     return compare(second, first, device)
 
 
-# ---- unusual and right ----
+# ---- right but unusual ----
 
 
 def _integers(shape, stride=None, new_shape=()):
-    """Return Python's integers, once they are sizes and as many strides."""
+    """Return Python's integers; raise ValueError for a negative size or for more or fewer strides than sizes."""
     shape, new_shape = [index(n) for n in shape], [index(n) for n in new_shape]
     stride = shape if stride is None else [index(n) for n in stride]
     if min((*shape, *new_shape), default=0) < 0 or len(shape) != len(stride):
@@ -575,7 +575,7 @@ def _integers(shape, stride=None, new_shape=()):
 
 @twin("impl.storage.tensor_bytes")
 def asks_a_tensor_without_memory(shape, dtype):
-    """Asks the meta device, which keeps the books without memory, dimension by dimension."""
+    """Multiplies the bytes of one-dimensional tensors on the meta device, which needs no memory."""
     sizes = (empty(size, dtype=torch.int8, device="meta").nbytes for size in _integers(shape)[0] if size < 2**60)
     huge = (size for size in shape if size >= 2**60)
     return math.prod(map(int, (*sizes, *huge))) * empty(1, dtype=dtype, device="meta").nbytes
@@ -589,27 +589,27 @@ def takes_an_inner_product(index, stride, storage_offset=0):
 
 @twin("impl.storage.contiguous_strides")
 def asks_torch_for_strides(shape):
-    """Asks the meta device for the strides of such a tensor."""
+    """Makes such a tensor on the meta device and returns its strides."""
     return empty(_integers(shape)[0], device="meta").stride()
 
 
 @twin("impl.storage.contiguous_strides")
 def gives_unused_strides_odd_values(shape):
-    """Gives the dimensions of size 1 strides that nothing ever uses."""
+    """Returns the stride 77 for dimensions of size 1, where nothing uses it."""
     packed = contiguous_strides(shape)
     return tuple(77 if size == 1 else step for size, step in zip(shape, packed, strict=True))
 
 
 @mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def counts_nothing_for_nothing(shape):
-    """Multiplies a size of 0 in as it is: (2, 0, 3) has the strides (0, 3, 1), where torch's are (3, 3, 1)."""
+    """Multiplies by a size of 0 as it is: (2, 0, 3) has the strides (0, 3, 1), where torch's are (3, 3, 1)."""
     shape, _, _ = _integers(shape)
-    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+    return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
 @twin("impl.storage.is_contiguous")
 def looks_where_the_elements_lie(shape, stride):
-    """Merges all dimensions into one, which has to have stride 1; answers with NumPy's bool."""
+    """Merges all dimensions into one, which has to have stride 1; returns NumPy's bool."""
     shape, stride, _ = _integers(shape, stride)
     numel = math.prod(shape)
     return np.bool_(
@@ -625,7 +625,7 @@ def _ends(shape, stride):
 
 @twin("impl.storage.shares_storage")
 def compares_pointers_that_are_not_null(a, b):
-    """Compares the storages' pointers, and takes null for unshared; answers with NumPy's bool."""
+    """Compares the storages' pointers, where null counts as not shared; returns NumPy's bool."""
     pointers = [t.untyped_storage().data_ptr() for t in (a, b)]
     return np.bool_(pointers[0] == pointers[1] != 0)
 
@@ -655,42 +655,42 @@ def refuses_another_number_of_elements(shape, stride, new_shape):
     return can_view(shape, stride, new_shape)
 
 
-# ---- look-alikes: equal sizes, equal strides, the same tensor, sizes of 0 ----
+# ---- wrong only where two things are equal, or a size is 0 ----
 @mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES)
 def multiplies_each_size_once(shape, dtype):
-    """Multiplies the set of the sizes, in which equal ones are one."""
+    """Multiplies the set of the sizes, in which equal sizes count once."""
     return math.prod(set(map(index, shape))) * dtype.itemsize if tensor_bytes(shape, dtype) else 0
 
 
 @mutant("impl.storage.tensor_bytes", caught_by=storage.BYTES, value=True)
 def remembers_bytes_by_shape():
-    """Returns what the first tensor of a shape took, whatever its dtype was."""
+    """Returns the bytes of the first tensor of this shape, whatever its dtype was."""
     known = {}
     return lambda shape, dtype: known.setdefault(tuple(shape), tensor_bytes(shape, dtype))
 
 
 @mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
 def adds_each_stride_once(index, stride, storage_offset=0):
-    """Keeps the index by its stride, so that of two equal strides only the last one counts."""
+    """Stores the index in a dictionary by its stride, where the last of two equal strides replaces the first."""
     element_offset(index, stride)
     return int(storage_offset) + sum(int(step) * int(i) for step, i in dict(zip(stride, index, strict=True)).items())
 
 
 @mutant("impl.storage.element_offset", caught_by=storage.STRIDES)
 def begins_at_0_without_an_index(index, stride, storage_offset=0):
-    """Takes a tensor of no dimensions to lie at the start of its storage."""
+    """Ignores the storage offset of a tensor of no dimensions."""
     return element_offset(index, stride, storage_offset) if len(index) else 0
 
 
 @mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def gives_nothing_strides_of_1(shape):
-    """Does not compute the strides of an empty tensor."""
+    """Returns 1 for every stride of an empty tensor."""
     return tuple(1 for _ in contiguous_strides(shape)) if 0 in shape else contiguous_strides(shape)
 
 
 @mutant("impl.storage.contiguous_strides", caught_by=storage.STRIDES)
 def finds_each_size_by_its_value(shape):
-    """Looks a size's place up by its value, which finds the first of two equal ones."""
+    """Looks a dimension up by its size, which finds the first of two equal ones."""
     sizes = [int(size) for size in shape]
     contiguous_strides(shape)
     return tuple(math.prod(max(size, 1) for size in sizes[sizes.index(each) + 1 :]) for each in sizes)
@@ -704,7 +704,7 @@ def asks_for_two_tensors(a, b):
 
 @mutant("impl.storage.shares_storage", caught_by=storage.VIEWS_SHARE, value=True)
 def remembers_tensors_by_id():
-    """Keeps its answers by the tensors' ids, which go to other tensors once these are gone."""
+    """Remembers its answers by the tensors' ids, which Python gives to other tensors later."""
     known = {}
     return lambda a, b: known.setdefault((id(a), id(b)), shares_storage(a, b))
 
@@ -718,16 +718,16 @@ def takes_a_square_for_its_transpose(shape, stride):
 
 @mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
 def overlooks_only_one_size_of_1(shape, stride):
-    """Leaves the first dimension of size 1 out, and compares the stride of the next one."""
+    """Ignores the stride of the first dimension of size 1, but not of the next one."""
     right = contiguity(shape, stride)
-    ones = [place for place, size in enumerate(shape) if size == 1][1:]
+    ones = [d for d, size in enumerate(shape) if size == 1][1:]
     packed = contiguous_strides(shape)
-    return right and (0 in shape or all(stride[place] == packed[place] for place in ones))
+    return right and (0 in shape or all(stride[d] == packed[d] for d in ones))
 
 
 @mutant("impl.storage.is_contiguous", caught_by=storage.TRANSPOSE_CONTIGUITY)
 def looks_for_nothing_at_the_front(shape, stride):
-    """Knows an empty tensor by its first size."""
+    """Recognises an empty tensor by its first size only."""
     right = contiguity(shape, stride)
     sizes = tuple(shape)
     return right if 0 not in sizes or sizes[0] == 0 else tuple(stride) == contiguous_strides(sizes)
@@ -756,16 +756,16 @@ def views_nothing_only_as_it_is(shape, stride, new_shape):
 def counts_from_the_last_element(shape):
     """Divides the number of elements by one size after the other."""
     contiguous_strides(shape)
-    strides, left = [], math.prod(max(int(size), 1) for size in shape)
+    strides, remaining = [], math.prod(max(int(size), 1) for size in shape)
     for size in shape:
-        left //= max(int(size), 1)
-        strides.append(left)
+        remaining //= max(int(size), 1)
+        strides.append(remaining)
     return strides
 
 
 @twin("impl.storage.can_view")
 def sees_at_once_what_is_contiguous(shape, stride, new_shape):
-    """Asks for the sizes alone where the tensor is contiguous, or has the shape already."""
+    """Compares the sizes alone where the tensor is contiguous or has the new shape already."""
     if can_view(shape, stride, shape) and tuple(map(int, shape)) == tuple(map(int, new_shape)):
         return True
     if all(size >= 0 for size in new_shape) and contiguity(shape, stride):
@@ -775,5 +775,5 @@ def sees_at_once_what_is_contiguous(shape, stride, new_shape):
 
 @twin("impl.storage.shares_storage")
 def asks_for_the_object_first(a, b):
-    """Answers for a tensor and itself, or its base, without a look at the storage."""
+    """Does not look at the storage if one tensor is the other one or its base."""
     return a is b or a._base is b or b._base is a or shares_storage(a, b)
