@@ -1,4 +1,4 @@
-"""§2.1.1: tensors."""
+"""§2.1.1: the dimensions of a tensor, the gradients that autograd computes, and broadcasting."""
 
 import itertools
 import operator
@@ -12,11 +12,14 @@ from spec import bounds
 from spec import strategies as st
 from spec.claim import verifies
 from spec.claims import tensors
+from spec.instruments.storage import bytes_of, same
 
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "×": operator.mul}
 MAJORANT = ARITHMETIC | {"-": operator.add}
 UNION = dict.fromkeys(ARITHMETIC, operator.or_)
-TWICE = [("-", 0, 0), ("×", 1, 1), ("+", 0, 1), ("+", 5, 0)]  # a + (c × c + (c − c)): both operands are one tensor
+# An expression is a list of steps. Each step combines two earlier results, counted back from the latest.
+# This one is a + (c × c + (c − c)), where one tensor is both operands of an operation.
+TWICE = [("-", 0, 0), ("×", 1, 1), ("+", 0, 1), ("+", 5, 0)]
 
 
 def nested(shape):
@@ -33,20 +36,20 @@ def computed(expression, leaves, arithmetic=ARITHMETIC):
 
 
 def leaves_reached(root):
-    """Walk the graph that `root` remembers, and return the leaves it ends in, each once."""
-    found, walked, ahead = {}, set(), [root.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node is not None and node not in walked:
-            walked.add(node)
-            ahead += [parent for parent, _ in node.next_functions]
+    """Return the leaves that the autograd graph of `root` ends in, each once."""
+    found, visited, pending = {}, set(), [root.grad_fn]
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in visited:
+            visited.add(node)
+            pending += [parent for parent, _ in node.next_functions]
             if hasattr(node, "variable"):
                 found[id(node.variable)] = node.variable
     return found.values()
 
 
 def slope(expression, values, leaf):
-    """Return the central difference quotient of an expression along one leaf, free of rounding."""
+    """Return the slope of an expression along one leaf: (f(x + h) − f(x − h)) / 2h, in exact fractions."""
     step, ends = Fraction(bounds.rounding.STEP), []
     for shift in (step, -step):
         ends.append(computed(expression, [Fraction(v) + shift * (i == leaf) for i, v in enumerate(values)])[-1])
@@ -54,24 +57,27 @@ def slope(expression, values, leaf):
 
 
 def majorant(expression, values, leaf):
-    """Return the expression with every minus sign made plus, at the values' magnitudes, `leaf` 1 further out."""
+    """Return an upper bound of the expression: every minus becomes plus, every value its magnitude.
+
+    The magnitude of `leaf` is 1 larger, because the difference quotient changes the leaf by less than that.
+    """
     return computed(expression, [abs(v) + (i == leaf) for i, v in enumerate(values)], MAJORANT)[-1]
 
 
 def numbered(shape, dtype=torch.float32, device=None, start=1):
-    """Return a tensor of consecutive numbers."""
+    """Return a tensor of consecutive numbers from `start` on."""
     count = torch.Size(shape).numel()
     return torch.arange(start, start + count, dtype=dtype, device=device).reshape(shape)
 
 
 def expanded(tensor, shape):
-    """Write out what broadcasting to `shape` means, by copying."""
+    """Return a copy broadcast to `shape`: missing dimensions are put in front, and sizes of 1 are repeated."""
     padded = (1,) * (len(shape) - tensor.dim()) + tuple(tensor.shape)
-    return tensor.reshape(padded).repeat([size // max(had, 1) for size, had in zip(shape, padded, strict=True)])
+    return tensor.reshape(padded).repeat([size // max(own, 1) for size, own in zip(shape, padded, strict=True)])
 
 
 def on(device, tensor):
-    """Move a tensor to a device that may lack its dtype."""
+    """Return the tensor on a device; skip the test where the device does not have its dtype."""
     try:
         return tensor.to(device)
     except (TypeError, RuntimeError) as error:
@@ -82,13 +88,14 @@ def on(device, tensor):
 @pytest.mark.parametrize("rank", range(4))
 def test_a_list_nested_n_deep_makes_n_dimensions(evidence, rank):
     """A number has 0 dimensions, a list 1, a list of lists 2, and an index takes one away."""
-    innermost = [(1, 2, 3, 0)] if rank else []  # only there does an empty list say how deep it lies
+    # Only the innermost size may be 0: an empty list further out does not show how deep it would be nested.
+    innermost = [(1, 2, 3, 0)] if rank else []
     for shape in itertools.product(*[(1, 2, 3)] * (rank - 1), *innermost):
         tensor = torch.tensor(nested(shape))
-        evidence.equal(tensor.dim(), rank, unit="dimensions", shape=shape)
-        evidence.equal(tuple(tensor.shape), shape, unit="sizes")
+        evidence.equal(tensor.dim(), rank, what="the list's tensor", unit="dimensions", shape=shape)
+        evidence.equal(tuple(tensor.shape), shape, what="the shape")
         if rank and len(tensor):
-            evidence.equal(tensor[-1].dim(), rank - 1, unit="dimensions of an element", shape=shape)
+            evidence.equal(tensor[-1].dim(), rank - 1, what="the last element", unit="dimensions", shape=shape)
 
 
 @verifies(tensors.AUTOGRAD)
@@ -96,15 +103,16 @@ def test_a_list_nested_n_deep_makes_n_dimensions(evidence, rank):
 @example(expression=[("+", 0, 1)], requires_grad=(True, True, True))
 @given(expression=st.expressions, requires_grad=st.three_flags)
 def test_the_graph_reaches_exactly_the_leaves(evidence, device, expression, requires_grad):
-    """The graph that an expression remembers ends in the leaves it uses that require grad, and in nothing else."""
+    """The autograd graph of an expression ends in the leaves that it uses and that require grad, and in no others."""
     leaves = [torch.ones((), device=device, requires_grad=flag) for flag in requires_grad]
     names = {id(leaf): name for leaf, name in zip(leaves, "abc", strict=True)}
     reached = sorted(
-        names.get(id(leaf), "a tensor made on the way") for leaf in leaves_reached(computed(expression, leaves)[-1])
+        names.get(id(leaf), "an intermediate result") for leaf in leaves_reached(computed(expression, leaves)[-1])
     )
+    # The same expression on sets of names, with the union for every operation, collects the leaves that it uses.
     used = computed(expression, [{"a"}, {"b"}, {"c"}], UNION)[-1]
     predicted = sorted(name for name, flag in zip("abc", requires_grad, strict=True) if flag and name in used)
-    evidence.equal(reached, predicted, unit="leaves")
+    evidence.equal(reached, predicted, what="the leaves that the graph reaches")
 
 
 @verifies(tensors.AUTOGRAD)
@@ -113,16 +121,17 @@ def test_the_graph_reaches_exactly_the_leaves(evidence, device, expression, requ
 @example(expression=[("+", 0, 1)], values=(0.5, 0.5, 0.5))
 @given(expression=st.expressions, values=st.three_values)
 def test_backward_gives_the_leaves_their_slopes(evidence, device, expression, values):
-    """After backward() each leaf in use keeps the expression's slope along it, and no other tensor keeps a gradient."""
+    """After backward() each leaf that the expression uses has its slope as gradient, and no other tensor has any."""
     leaves = [on(device, torch.tensor(value, dtype=torch.float64)).requires_grad_() for value in values]
     results = computed(expression, leaves)
     results[-1].backward()
     used = computed(expression, [{0}, {1}, {2}], UNION)[-1]
-    keep = [place for place, result in enumerate(results) if result.grad is not None]
-    evidence.equal(keep, sorted(used), unit="places with a gradient")
+    with_gradient = [number for number, result in enumerate(results) if result.grad is not None]
+    evidence.equal(with_gradient, sorted(used), what="the numbers of the leaves and results with a gradient")
     for leaf in used:
         tolerance = bounds.rounding.central_difference(majorant(expression, values, leaf), len(expression))
-        evidence.close(leaves[leaf].grad.item(), slope(expression, values, leaf), tolerance=tolerance, leaf="abc"[leaf])
+        gradient, predicted = leaves[leaf].grad.item(), slope(expression, values, leaf)
+        evidence.close(gradient, predicted, tolerance=tolerance, what="the gradient", leaf="abc"[leaf])
 
 
 @verifies(tensors.BROADCASTING)
@@ -131,26 +140,26 @@ def test_backward_gives_the_leaves_their_slopes(evidence, device, expression, va
 @example(operands=st.Operands((1, 0), (2, 1), (2, 0)))
 @given(operands=st.broadcastable)
 def test_operands_combine_as_their_expansions(evidence, device, operands):
-    """Operands whose shapes fit give what their copies written out to the common shape give."""
+    """Operands whose shapes broadcast have the same sum and product as their copies expanded to the common shape."""
     left = numbered(operands.left, device=device)
     right = numbered(operands.right, device=device, start=1000)
-    whole = expanded(left, operands.result), expanded(right, operands.result)
-    evidence.equal(left + right, whole[0] + whole[1], unit="as a sum")
-    evidence.equal(left * right, whole[0] * whole[1], unit="as a product")
+    whole_left, whole_right = expanded(left, operands.result), expanded(right, operands.result)
+    evidence.equal(left + right, whole_left + whole_right, what="the sum")
+    evidence.equal(left * right, whole_left * whole_right, what="the product")
 
 
 @verifies(tensors.BROADCASTING)
 @given(operands=st.broadcastable)
 def test_an_expansion_copies_nothing(evidence, device, operands):
-    """An expanded tensor keeps the storage it had, and its repeated dimensions have stride 0."""
+    """expand() copies nothing: the view has the tensor's own storage, and stride 0 along each repeated dimension."""
     tensor = numbered(operands.left, device=device)
     view = tensor.expand(operands.result)
-    had = (1,) * (view.dim() - tensor.dim()) + operands.left
-    repeated = [place for place, size in enumerate(view.shape) if size > 1 and had[place] == 1]
-    evidence.equal(view, expanded(tensor, operands.result), unit="as expanded")
-    evidence.equal([view.stride(place) for place in repeated], [0] * len(repeated), unit="strides")
-    evidence.equal(view.untyped_storage().nbytes(), tensor.numel() * tensor.element_size(), unit="bytes of storage")
-    evidence.equal(view.untyped_storage().data_ptr(), tensor.untyped_storage().data_ptr(), unit="storage address")
+    own = (1,) * (view.dim() - tensor.dim()) + operands.left
+    repeated = [d for d, size in enumerate(view.shape) if size > 1 and own[d] == 1]
+    evidence.equal(view, expanded(tensor, operands.result), what="the expanded tensor")
+    evidence.equal([view.stride(d) for d in repeated], [0] * len(repeated), what="the strides of repeated dimensions")
+    evidence.equal(bytes_of(view), tensor.numel() * tensor.element_size(), what="the storage", unit="bytes")
+    evidence.true(same(view, tensor), "the expanded tensor shares the tensor's storage")
 
 
 @verifies(tensors.BROADCASTING)
@@ -158,7 +167,7 @@ def test_an_expansion_copies_nothing(evidence, device, operands):
 @example(operands=st.Operands((2, 3), (3, 2), ()))
 @given(operands=st.incompatible)
 def test_shapes_that_do_not_fit_raise(evidence, device, operands):
-    """Two different sizes, neither of them 1, in one place counted from the end raise RuntimeError."""
+    """Shapes are lined up at their ends, and two sizes there that differ, neither of them 1, raise RuntimeError."""
     left, right = (torch.ones(shape, device=device) for shape in operands[:2])
     evidence.raises(RuntimeError, lambda: left + right)
 
@@ -173,9 +182,10 @@ def test_shapes_that_do_not_fit_raise(evidence, device, operands):
     ],
 )
 def test_a_scalar_acts_as_a_matrix_of_that_value(evidence, device, narrow, wide):
-    """A scalar, wider or of Python's, combines with a matrix as a matrix of its value in the matrix's dtype."""
+    """A scalar tensor of a wider dtype, or a Python number, acts as a matrix of its value in the matrix's own dtype."""
     matrix = numbered((2, 3), narrow, device)
     predicted = matrix + torch.full((2, 3), 5, dtype=narrow, device=device)
-    evidence.equal(matrix + torch.tensor(5, dtype=wide, device=device), predicted, unit="as a sum with a tensor")
-    evidence.equal(matrix + 5, predicted, unit="as a sum with a number")
-    evidence.equal((matrix + torch.tensor([5], dtype=wide, device=device)).dtype, wide, unit="with one dimension")
+    evidence.equal(matrix + torch.tensor(5, dtype=wide, device=device), predicted, what="the sum with a scalar tensor")
+    evidence.equal(matrix + 5, predicted, what="the sum with a Python number")
+    with_vector = matrix + torch.tensor([5], dtype=wide, device=device)
+    evidence.equal(with_vector.dtype, wide, what="the dtype of the sum with a vector")

@@ -1,4 +1,4 @@
-"""Wrong tensors, autograd, broadcasting and timers; and unusual right ones."""
+"""Wrong tensors, autograd, broadcasting and timers, and unusual right ones."""
 
 from dataclasses import replace
 
@@ -27,13 +27,13 @@ def makes_vectors_of_scalars(data, **options):
 
 @mutant("torch.Tensor.__mul__", caught_by=tensors.AUTOGRAD)
 def forgets_the_second_factor(self, other):
-    """Remembers only the first factor of a product."""
+    """Leaves the second factor of a product out of the graph."""
     return multiply(self, other.detach() if isinstance(other, Tensor) else other)
 
 
 @mutant("torch.Tensor.__sub__", caught_by=tensors.AUTOGRAD)
 def subtracts_with_the_gradient_of_a_sum(self, other):
-    """Passes the gradient on to what is subtracted without its minus sign."""
+    """Gives the subtrahend its gradient without the minus sign."""
     return add(subtract(self, multiply(other.detach(), 2)), other)
 
 
@@ -54,13 +54,13 @@ def keeps_the_gradient_of_a_sum(self, other):
 
 @mutant("torch.Tensor.expand", caught_by=tensors.BROADCASTING)
 def expands_by_copying(self, *sizes):
-    """Writes out every repetition."""
+    """Copies the values for every repetition."""
     return expand(self, *sizes).clone(memory_format=torch.contiguous_format)
 
 
 @mutant("torch.Tensor.__add__", caught_by=tensors.BROADCASTING)
 def lines_shapes_up_from_the_front(self, other):
-    """Lines the dimensions of two tensors up from the first one on where that fits."""
+    """Lines shapes up at their first dimensions where that is possible."""
     if isinstance(other, Tensor) and other.dim() < self.dim():
         front = other.reshape(*other.shape, *[1] * (self.dim() - other.dim()))
         if all(b in (1, a) for a, b in zip(self.shape, front.shape, strict=True)):
@@ -79,7 +79,7 @@ def ignores_what_does_not_fit(self, other):
 
 @mutant("torch.Tensor.__add__", caught_by=tensors.BROADCASTING)
 def lets_a_scalar_widen_the_matrix(self, other):
-    """Gives the wider dtype of the two whatever their dimensions."""
+    """Returns the wider dtype of the two, whatever their dimensions."""
     return add(self, other).to(torch.promote_types(self.dtype, getattr(other, "dtype", self.dtype)))
 
 
@@ -99,19 +99,19 @@ def finds_that_a_launch_costs_nothing(run, device, **options):
 
 @twin("torch.Tensor.__sub__")
 def subtracts_by_adding_the_negative(self, other):
-    """Remembers a difference as a sum and a negation."""
+    """Computes a difference as a sum with the negative."""
     return add(self, -other)
 
 
 @twin("torch.Tensor.__mul__")
 def multiplies_the_other_way_round(self, other):
-    """Remembers the second factor first."""
+    """Multiplies the second factor by the first."""
     return multiply(other, self) if isinstance(other, Tensor) else multiply(self, other)
 
 
 @twin("torch.Tensor.__add__")
 def expands_before_it_adds(self, other):
-    """Gives both operands their common shape first, unless one is a scalar, whose dtype counts for less."""
+    """Expands both operands first, unless one is a scalar, whose dtype does not count like a matrix's."""
     scalar = not isinstance(other, Tensor) or not self.dim() or not other.dim()
     return add(self, other) if scalar else add(*torch.broadcast_tensors(self, other))
 
@@ -121,12 +121,12 @@ def expands_by_strides(self, *sizes):
     """Sets the strides of repeated dimensions to 0 by hand."""
     size = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     new = len(size) - self.dim()
-    stride = [0] * new + [0 if had == 1 else step for had, step in zip(self.shape, self.stride(), strict=True)]
-    whole = [had if want == -1 else want for want, had in zip(size, (1,) * new + tuple(self.shape), strict=True)]
+    stride = [0] * new + [0 if own == 1 else step for own, step in zip(self.shape, self.stride(), strict=True)]
+    whole = [own if wanted == -1 else wanted for wanted, own in zip(size, (1,) * new + tuple(self.shape), strict=True)]
     return self.as_strided(whole, stride)
 
 
-# ---- look-alikes: operands that are equal, or the same, or empty ----
+# ---- wrong only where operands are equal, or the same, or empty ----
 @mutant("torch.tensor", caught_by=tensors.RANK)
 def loses_empty_lists(data, **options):
     """Makes one dimension of a list of empty lists."""
@@ -136,33 +136,33 @@ def loses_empty_lists(data, **options):
 
 @mutant("torch.Tensor.__sub__", caught_by=tensors.AUTOGRAD)
 def simplifies_what_is_taken_from_itself(self, other):
-    """Takes a tensor minus itself for a constant 0."""
+    """Returns a tensor minus itself as a constant."""
     return subtract(self.detach(), other.detach()) if other is self else subtract(self, other)
 
 
 @mutant("torch.Tensor.__mul__", caught_by=tensors.AUTOGRAD)
 def squares_with_half_the_slope(self, other):
-    """Remembers one factor of a square, where both are the same tensor."""
+    """Leaves one factor of a square out of the graph."""
     return multiply(self, other.detach() if other is self else other)
 
 
 @mutant("torch.Tensor.__add__", caught_by=tensors.AUTOGRAD)
 def takes_equal_leaves_for_one(self, other):
-    """Doubles the first of two terms that are equal."""
+    """Doubles the first of two equal terms and leaves the second out of the graph."""
     equal = isinstance(other, Tensor) and other.requires_grad and torch.equal(self, other)
     return multiply(self, 2) if equal else add(self, other)
 
 
 @mutant("torch.Tensor.__add__", caught_by=tensors.BROADCASTING)
 def lines_a_vector_up_with_the_rows(self, other):
-    """Takes a vector for a column where a square matrix leaves the choice."""
+    """Adds a vector to a square matrix as a column."""
     square = isinstance(other, Tensor) and other.dim() == 2 and other.shape[0] == other.shape[1]
     return add(self[:, None], other) if square and self.shape == other.shape[:1] else add(self, other)
 
 
 @mutant("torch.Tensor.__add__", caught_by=tensors.BROADCASTING)
 def adds_nothing_to_one(self, other):
-    """Keeps a size of 1 beside one of 0, as the larger of the two."""
+    """Broadcasts a size of 1 and one of 0 to 1, the larger of the two."""
     result = add(self, other)
     if not isinstance(other, Tensor) or result.numel() or not self.numel() + other.numel():
         return result
@@ -182,17 +182,17 @@ def fits_nothing_to_anything(self, other):
 
 @twin("torch.Tensor.__mul__")
 def takes_squares_for_powers(self, other):
-    """Remembers the square of a tensor as one power."""
+    """Computes the square of a tensor as a power."""
     return self.pow(2) if other is self else multiply(self, other)
 
 
 @twin("torch.Tensor.__add__")
 def doubles_what_is_added_to_itself(self, other):
-    """Remembers a tensor plus itself as a product with 2."""
+    """Computes a tensor plus itself as a product with 2."""
     return multiply(self, 2) if other is self else add(self, other)
 
 
 @twin("torch.Tensor.expand")
 def expands_by_broadcasting(self, *sizes):
-    """Asks for the common shape of the tensor and an empty hull."""
+    """Expands with torch.broadcast_to."""
     return torch.broadcast_to(self, sizes[0] if isinstance(sizes[0], tuple | list) else sizes) if sizes else self

@@ -45,22 +45,26 @@ def test_a_device_that_wins_large_and_loses_small_is_as_claimed(monkeypatch, evi
     made_up(monkeypatch, lambda rows: rows / 100)
     benchmark.test_a_product_that_fills_the_device_is_faster_there(evidence, CPU)
     benchmark.test_a_tiny_product_is_slower_there(evidence, CPU)
-    assert evidence.records["at most", "", "rows at the crossover"].measured == 128
+    assert evidence.records["at most", "the crossover", "rows"].measured == 128
 
 
 def test_a_device_that_always_wins_has_its_crossover_below_every_size(monkeypatch, evidence):
     """The crossover is at most the tiniest size, and the tiny product refutes nothing."""
     made_up(monkeypatch, lambda rows: 100.0)
     benchmark.test_a_product_that_fills_the_device_is_faster_there(evidence, CPU)
-    assert evidence.records["at most", "", "rows at the crossover"].measured == benchmark.TINY
-    with pytest.raises(EvidenceError, match=r"measured 0.01 times as slow as the CPU, predicted at least 2"):
+    assert evidence.records["at most", "the crossover", "rows"].measured == benchmark.TINY
+    with pytest.raises(
+        EvidenceError, match=r"the time on the device over that on the CPU: measured 0.01, predicted at least 2"
+    ):
         benchmark.test_a_tiny_product_is_slower_there(evidence, CPU)
 
 
 def test_a_device_that_always_loses_fails(monkeypatch, evidence):
     """Four times slower at every size is not what the claim says."""
     made_up(monkeypatch, lambda rows: 0.25)
-    with pytest.raises(EvidenceError, match=r"measured 0.25 times as fast as the CPU, predicted at least 2"):
+    with pytest.raises(
+        EvidenceError, match=r"the time on the CPU over that on the device: measured 0.25, predicted at least 2"
+    ):
         benchmark.test_a_product_that_fills_the_device_is_faster_there(evidence, CPU)
 
 
