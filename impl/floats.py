@@ -1,4 +1,4 @@
-"""§2.1.2: floating-point formats, from their bits to their values and back."""
+"""§2.1.2: floating-point formats, and the conversion of their bit patterns to values and back."""
 
 import math
 import operator
@@ -13,10 +13,10 @@ __all__ = ["FORMATS", "FloatFields", "FloatFormat", "decode", "encode", "fields"
 class FloatFormat:
     """A binary floating-point format: one sign bit, then the exponent's bits, then the fraction's.
 
-    A number is ±1.fraction × 2^(exponent − bias), as in IEEE 754. The exponent 0 stands for the subnormals,
-    ±0.fraction × 2^(1 − bias). Where the format has infinities, the exponent of all ones stands for them (fraction
-    0) and for NaN; where it has none, only the exponent and the fraction of all ones together are NaN (E4M3 of
-    Micikevicius et al. 2022, "FP8 Formats for Deep Learning").
+    A number is ±1.fraction × 2^(exponent − bias), as in IEEE 754. With exponent 0 it is a subnormal,
+    ±0.fraction × 2^(1 − bias). If the format has infinities, an exponent of all ones means infinity where the fraction
+    is 0, and NaN elsewhere. If it has none, only exponent and fraction of all ones together mean NaN, as in E4M3 of
+    Micikevicius et al. 2022, "FP8 Formats for Deep Learning".
     """
 
     name: str
@@ -26,12 +26,12 @@ class FloatFormat:
 
     @cached_property
     def bits(self) -> int:
-        """The bits of one value."""
+        """The number of bits of one value."""
         return 1 + self.exponent_bits + self.fraction_bits
 
     @cached_property
     def bias(self) -> int:
-        """What is added to an exponent before it is stored."""
+        """The number that is added to an exponent before it is stored."""
         return (1 << self.exponent_bits - 1) - 1
 
     @cached_property
@@ -41,7 +41,7 @@ class FloatFormat:
 
     @cached_property
     def smallest_normal(self) -> float:
-        """The smallest value above 0 that has all its bits of precision."""
+        """The smallest value above 0 with full precision."""
         return 2.0 ** (1 - self.bias)
 
     @cached_property
@@ -68,7 +68,7 @@ FORMATS: dict[str, FloatFormat] = {
 
 
 class FloatFields(NamedTuple):
-    """The three fields of a bit pattern, as unsigned integers; the exponent is the stored one, bias included."""
+    """The three fields of a bit pattern, as unsigned integers; the exponent includes the bias."""
 
     sign: int
     exponent: int
@@ -76,7 +76,7 @@ class FloatFields(NamedTuple):
 
 
 def fields(pattern: SupportsIndex, format: FloatFormat) -> FloatFields:
-    """Split a bit pattern into its fields.
+    """Return the sign, exponent and fraction fields of a bit pattern.
 
     Raises TypeError for what is not an integer, ValueError for one outside 0 … 2**bits − 1.
     """
@@ -86,7 +86,7 @@ def fields(pattern: SupportsIndex, format: FloatFormat) -> FloatFields:
 
 
 def decode(pattern: SupportsIndex, format: FloatFormat) -> float:
-    """Return the value of a bit pattern, exactly.
+    """Return the exact value of a bit pattern.
 
     Raises TypeError for what is not an integer, ValueError for one outside 0 … 2**bits − 1.
     """
@@ -103,15 +103,15 @@ def decode(pattern: SupportsIndex, format: FloatFormat) -> float:
 
 
 def encode(value: SupportsFloat, format: FloatFormat) -> int:
-    """Return the bit pattern of the value nearest to `value`; of two as near, the one with an even pattern.
+    """Return the bit pattern of the value nearest to `value`; if two are equally close, the one with an even pattern.
 
-    What rounds beyond the largest value becomes an infinity, or NaN in a format without. A number of another type than
-    float is converted to one first: an integer of more than 53 bits may so be rounded twice.
+    A number that rounds beyond the largest value becomes infinity, or NaN if the format has no infinity. A number that
+    is not a float is converted to one first, so an integer of more than 53 bits may be rounded twice.
     Raises TypeError for what is not a real number, OverflowError for one that float() refuses as too large.
     """
     sign = (math.copysign(1, value) < 0) << format.bits - 1
     value = float(value)
-    top = (1 << format.bits - 1) - 1  # all ones: NaN in every format
+    top = (1 << format.bits - 1) - 1  # Exponent and fraction of all ones are NaN in every format.
     if value == 0:
         return sign
     if math.isnan(value):
@@ -120,9 +120,9 @@ def encode(value: SupportsFloat, format: FloatFormat) -> int:
     if math.isinf(value):
         return sign | overflow
     exponent = max(math.frexp(value)[1] - 1, 1 - format.bias)
-    # How many times the gap between neighbours; round() takes a tie to the even number.
+    # The value is `steps` gaps between neighbouring values. round() rounds a tie to the even number.
     steps = round(math.ldexp(abs(value), format.fraction_bits - exponent))
-    # Patterns count through the magnitudes, so a carry out of the fraction is right as it is.
+    # Patterns are in the order of their magnitudes, so a carry out of the fraction gives the next pattern.
     return sign | min((exponent + format.bias - 1 << format.fraction_bits) + steps, overflow)
 
 

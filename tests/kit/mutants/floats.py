@@ -1,4 +1,4 @@
-"""Wrong and unusual float formats."""
+"""Wrong implementations of the claims about floats, and unusual right ones."""
 
 import contextlib
 import functools
@@ -26,11 +26,12 @@ add, to = torch.Tensor.__add__, torch.Tensor.to
 
 def altered(name, **figures):
     """Return FORMATS with one format's figures changed."""
-    known = {figure: getattr(FORMATS[name], figure) for figure in FIGURES}
-    return FORMATS | {name: types.SimpleNamespace(**known | figures)}
+    own = {figure: getattr(FORMATS[name], figure) for figure in FIGURES}
+    return FORMATS | {name: types.SimpleNamespace(**own | figures)}
 
 
 def magnitude_bits(format):
+    """Return the pattern in which all bits but the sign are set."""
     return (1 << format.bits - 1) - 1
 
 
@@ -51,7 +52,7 @@ def counts_the_hidden_bit():
 
 @mutant("impl.floats.FORMATS", caught_by=(floats.FLOAT16_RANGE, floats.BFLOAT16_RANGE), value=True)
 def bfloat16_and_float16_exchanged():
-    """Takes each 16-bit format for the other."""
+    """Exchanges the two 16-bit formats."""
     half, brain = FORMATS["float16"], FORMATS["bfloat16"]
     return FORMATS | {"float16": brain, "bfloat16": half}
 
@@ -85,11 +86,11 @@ def has_never_heard_of_fp8():
 
 @mutant("impl.floats.FORMATS", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8), value=True)
 def one_too_much_bias():
-    """Takes 2^(exponent bits − 1) for the bias, which forgets the − 1."""
-    names = {}
+    """Uses the bias 2^(exponent bits − 1), without the − 1."""
+    formats = {}
     for name in FORMATS:
-        names |= {name: altered(name, bias=FORMATS[name].bias + 1)[name]}
-    return names
+        formats |= {name: altered(name, bias=FORMATS[name].bias + 1)[name]}
+    return formats
 
 
 @mutant("impl.floats.FORMATS", caught_by=floats.BFLOAT16_RANGE, value=True)
@@ -118,7 +119,7 @@ def bfloat16_reaches_as_far_as_float32():
 
 @mutant("impl.floats.FORMATS", caught_by=floats.FLOAT16_RANGE, value=True)
 def float16_reaches_to_65520():
-    """Takes the first number that rounds to infinity for the largest value."""
+    """States the first number that rounds to infinity as the largest value."""
     return altered("float16", max=65520.0)
 
 
@@ -133,14 +134,14 @@ def e4m3_reaches_480():
 
 @mutant("impl.floats.decode", caught_by=floats.FLOAT16_RANGE)
 def flushes_subnormals(pattern, format):
-    """Takes an exponent of 0 for zero, whatever the fraction."""
+    """Decodes every pattern with exponent 0 as zero, whatever the fraction."""
     sign, exponent, _ = fields(pattern, format)
     return decode(pattern, format) if exponent else math.copysign(0.0, -sign)
 
 
 @mutant("impl.floats.decode", caught_by=floats.FP8)
 def gives_subnormals_a_leading_one(pattern, format):
-    """Reads an exponent of 0 as any other, with 1 before the point."""
+    """Decodes subnormals as if their fraction had 1 before the point."""
     sign, exponent, fraction = fields(pattern, format)
     magnitude = math.ldexp((1 << format.fraction_bits) + fraction, exponent - format.bias - format.fraction_bits)
     return decode(pattern, format) if exponent else -magnitude if sign else magnitude
@@ -148,7 +149,7 @@ def gives_subnormals_a_leading_one(pattern, format):
 
 @mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
 def subnormals_one_exponent_too_low(pattern, format):
-    """Gives subnormals the exponent −bias, half of what they are."""
+    """Decodes subnormals with the exponent −bias, to half their value."""
     return decode(pattern, format) / (1 if fields(pattern, format).exponent else 2)
 
 
@@ -160,13 +161,13 @@ def loses_the_sign(pattern, format):
 
 @mutant("impl.floats.decode", caught_by=(floats.FLOAT32_LAYOUT, floats.FLOAT16_RANGE))
 def loses_the_sign_of_zero(pattern, format):
-    """Makes one zero out of two."""
+    """Decodes −0 as 0."""
     return decode(pattern, format) + 0.0
 
 
 @mutant("impl.floats.decode", caught_by=floats.FLOAT16_RANGE)
 def reads_twos_complement(pattern, format):
-    """Takes the sign bit for a two's complement of the rest."""
+    """Decodes negative patterns as two's complements."""
     negative = pattern >> format.bits - 1
     return (
         -decode((1 << format.bits) - pattern & magnitude_bits(format), format) if negative else decode(pattern, format)
@@ -175,7 +176,7 @@ def reads_twos_complement(pattern, format):
 
 @mutant("impl.floats.decode", caught_by=(floats.FP8, floats.BFLOAT16_RANGE))
 def reads_nan_as_a_number(pattern, format):
-    """Reads an exponent of all ones as any other."""
+    """Decodes patterns with an exponent of all ones as ordinary numbers."""
     sign, exponent, fraction = fields(pattern, format)
     if exponent == 0:
         return decode(pattern, format)
@@ -185,14 +186,14 @@ def reads_nan_as_a_number(pattern, format):
 
 @mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
 def takes_nan_for_infinity(pattern, format):
-    """Takes any exponent of all ones for infinity."""
+    """Decodes NaN as infinity."""
     value = decode(pattern, format)
     return math.inf if math.isnan(value) else value
 
 
 @mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
 def decodes_any_integer(pattern, format):
-    """Cuts a pattern that is too long to the format's bits instead of refusing it."""
+    """Uses the low bits of a pattern that is too long instead of refusing it."""
     return decode(int(pattern) % (1 << format.bits), format)
 
 
@@ -205,22 +206,22 @@ def takes_the_first_nan_for_infinity(pattern, format):
 
 @mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
 def cuts_off_a_fraction(pattern, format):
-    """Takes 1.5 for the pattern 1."""
+    """Accepts the pattern 1.5 as 1."""
     return decode(int(pattern) if isinstance(pattern, float) else pattern, format)
 
 
 @mutant("impl.floats.decode", caught_by=floats.FLOAT32_LAYOUT)
 def wraps_far_patterns(pattern, format):
-    """Refuses −1 and 2**bits only, and cuts what is further out to the format's bits."""
-    near = not isinstance(pattern, int) or -1 <= pattern <= 1 << format.bits
-    return decode(pattern if near else pattern % (1 << format.bits), format)
+    """Refuses the invalid patterns −1 and 2**bits only, and uses the low bits of all others."""
+    refused_or_valid = not isinstance(pattern, int) or -1 <= pattern <= 1 << format.bits
+    return decode(pattern if refused_or_valid else pattern % (1 << format.bits), format)
 
 
 # ---- from values to bits ----
 
 
 def encode_by(rounding):
-    """Return an encode that rounds the number of steps in another way."""
+    """Return an encode that rounds the number of steps with another function."""
 
     def encoded(value, format):
         if value == 0 or not math.isfinite(value):
@@ -236,13 +237,13 @@ def encode_by(rounding):
 
 @mutant("impl.floats.encode", caught_by=(floats.DECIMAL_ROUNDING, floats.BFLOAT16_RANGE))
 def truncates(value, format):
-    """Cuts off what does not fit instead of rounding to the nearest."""
+    """Rounds towards zero instead of to the nearest value."""
     return encode_by(math.floor)(value, format)
 
 
 @mutant("impl.floats.encode", caught_by=(floats.DECIMAL_ROUNDING, floats.FP8))
 def rounds_up(value, format):
-    """Rounds away from zero whatever does not fit."""
+    """Rounds away from zero instead of to the nearest value."""
     return encode_by(math.ceil)(value, format)
 
 
@@ -260,44 +261,44 @@ def sends_ties_to_zero(value, format):
 
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT16_RANGE, floats.BFLOAT16_RANGE, floats.FP8))
 def rounds_twice(value, format):
-    """Rounds to float32 first, where a number just beside a midpoint falls onto it."""
+    """Rounds to float32 first, which turns a number next to a midpoint into the midpoint."""
     with np.errstate(over="ignore"):
         return encode(float(np.float32(value)), format)
 
 
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8))
 def writes_no_subnormals(value, format):
-    """Makes zero of everything below the smallest normal value."""
+    """Encodes everything below the smallest normal value as zero."""
     return encode(math.copysign(0.0, value) if abs(value) < format.smallest_normal else value, format)
 
 
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.DECIMAL_ROUNDING))
 def ignores_the_sign(value, format):
-    """Writes the magnitude only."""
+    """Encodes the magnitude only."""
     return encode(abs(value), format)
 
 
 @mutant("impl.floats.encode", caught_by=floats.FLOAT16_RANGE)
 def writes_one_zero(value, format):
-    """Writes −0 as 0."""
+    """Encodes −0 as 0."""
     return encode(value + 0.0, format)
 
 
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FLOAT16_RANGE))
 def saturates(value, format):
-    """Holds what is too large at the largest value, where IEEE 754 has infinity."""
+    """Encodes what is too large as the largest value, where IEEE 754 has infinity."""
     return encode(max(-format.max, min(format.max, value)) if value == value else value, format)
 
 
 @mutant("impl.floats.encode", caught_by=floats.BFLOAT16_RANGE)
 def overflows_above_the_largest_value(value, format):
-    """Makes infinity of all that exceeds the largest value, even of what rounds to it."""
+    """Encodes as infinity all that exceeds the largest value, even what rounds to it."""
     return encode(math.copysign(math.inf, value) if abs(value) > format.max else value, format)
 
 
 @mutant("impl.floats.encode", caught_by=floats.FP8)
 def overflows_to_nan_above_448(value, format):
-    """Makes NaN of all that exceeds E4M3's largest value, even of 464, which rounds to it."""
+    """Encodes as NaN all that exceeds E4M3's largest value, even 464, which rounds to it."""
     return encode(math.nan if abs(value) > format.max and not format.infinities else value, format)
 
 
@@ -311,38 +312,38 @@ def wraps_around(value, format):
 
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8))
 def writes_nan_as_infinity(value, format):
-    """Writes NaN as the largest magnitude below it, which is infinity where there is one."""
+    """Encodes NaN as infinity, or as the largest value if the format has no infinity."""
     top = encode(math.inf, format) if format.infinities else magnitude_bits(format) - 1
     return top if math.isnan(value) else encode(value, format)
 
 
 @mutant("impl.floats.encode", caught_by=floats.FLOAT32_LAYOUT)
 def reads_text(value, format):
-    """Takes a number's text for the number."""
+    """Accepts the text of a number."""
     return encode(float(value), format)
 
 
 @mutant("impl.floats.encode", caught_by=floats.FLOAT32_LAYOUT)
 def drops_the_imaginary_part(value, format):
-    """Takes the real part of a complex number for the number."""
+    """Accepts a complex number and encodes its real part."""
     return encode(value.real if isinstance(value, complex) else value, format)
 
 
 @mutant("impl.floats.encode", caught_by=floats.BFLOAT16_RANGE)
 def sends_one_tie_up(value, format):
-    """Rounds 1 + 2⁻⁸ up to the odd bfloat16, as the only midpoint of all."""
+    """Rounds a single midpoint, 1 + 2⁻⁸, up to the odd bfloat16 pattern."""
     return encode(value, format) + (format.name == "bfloat16" and value == 1 + 2**-8)
 
 
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8))
 def writes_float64s_subnormals_as_1(value, format):
-    """Keeps float64's subnormals from becoming 0."""
+    """Encodes float64's subnormals as the smallest value instead of 0."""
     return 1 if 0 < abs(value) < 2.0**-1022 else encode(value, format)
 
 
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.DECIMAL_ROUNDING))
 def writes_the_bytes_in_reverse(value, format):
-    """Writes the lowest byte first."""
+    """Encodes with the lowest byte first."""
     return int.from_bytes(encode(value, format).to_bytes(format.bits // 8, "big"), "little")
 
 
@@ -351,14 +352,14 @@ def writes_the_bytes_in_reverse(value, format):
 
 @mutant("impl.floats.fields", caught_by=floats.FP8)
 def takes_the_bias_off(pattern, format):
-    """Gives the exponent that is meant, not the one that is stored."""
+    """Returns the exponent without the bias instead of the stored one."""
     sign, exponent, fraction = fields(pattern, format)
     return FloatFields(sign, exponent - format.bias, fraction)
 
 
 @mutant("impl.floats.fields", caught_by=floats.FLOAT16_RANGE)
 def adds_the_leading_one(pattern, format):
-    """Gives the fraction with the 1 before the point."""
+    """Includes the 1 before the point in the fraction."""
     sign, exponent, fraction = fields(pattern, format)
     return FloatFields(sign, exponent, fraction | (exponent > 0) << format.fraction_bits)
 
@@ -383,7 +384,7 @@ def keeps_the_sign_in_the_exponent(pattern, format):
 
 @mutant("torch.Tensor.__add__", caught_by=floats.DECIMAL_ROUNDING)
 def adds_in_decimal(self, other):
-    """A sum that is computed in decimal and rounded to float64 once."""
+    """Computes the sum in decimal and rounds it to float64 once."""
     if self.numel() != 1:
         return add(self, other)
     return torch.full_like(self, float(Decimal(f"{self.item():.7g}") + Decimal(f"{other.item():.7g}")))
@@ -391,7 +392,7 @@ def adds_in_decimal(self, other):
 
 @mutant("torch.Tensor.to", caught_by=(floats.FLOAT16_RANGE, floats.FP8))
 def casts_saturate_to_the_wrong_end(self, *args, **kwargs):
-    """A cast that clamps to half of the largest value."""
+    """Clamps to half of the largest value in a cast."""
     if args and args[0] in (torch.float16, torch.float8_e4m3fn, torch.float8_e5m2):
         limit = finfo(args[0]).max / 2
         return to(self.clamp(-limit, limit), *args, **kwargs)
@@ -400,31 +401,31 @@ def casts_saturate_to_the_wrong_end(self, *args, **kwargs):
 
 @mutant("torch.Tensor.to", caught_by=floats.BFLOAT16_RANGE)
 def bfloat16_through_float16(self, *args, **kwargs):
-    """A cast to bfloat16 that passes through float16 and loses its range."""
+    """Casts to bfloat16 by way of float16, which has less range."""
     return to(self.half(), *args, **kwargs) if args == (torch.bfloat16,) else to(self, *args, **kwargs)
 
 
 @mutant("torch.autocast", caught_by=floats.MIXED_STAGES, value=True)
 def autocast_without_effect():
-    """An autocast that leaves everything in float32."""
+    """Leaves everything in float32 under autocast."""
     return lambda device_type, dtype: contextlib.nullcontext()
 
 
 @mutant("torch.nn.functional.linear", caught_by=floats.MIXED_STAGES)
 def returns_to_float32(input, weight, bias=None):
-    """A product whose result is widened again."""
+    """Casts the product back to float32."""
     return linear(input, weight, bias).float()
 
 
 @mutant("torch.Tensor.sub_", caught_by=floats.MIXED_STAGES)
 def steps_in_bfloat16(self, other, alpha=1):
-    """A step that rounds the weights to bfloat16."""
+    """Rounds the weights to bfloat16 in a step."""
     return self.copy_(sub_(self.bfloat16(), other.bfloat16(), alpha=alpha))
 
 
 @mutant("torch.Tensor.backward", caught_by=floats.MIXED_STAGES)
 def accumulates_in_bfloat16(self, *args, **kwargs):
-    """A backward pass that rounds each accumulated gradient to bfloat16."""
+    """Rounds each accumulated gradient to bfloat16 in the backward pass."""
     nodes, leaves = [self.grad_fn], []
     while nodes:
         node = nodes.pop()
@@ -435,12 +436,12 @@ def accumulates_in_bfloat16(self, *args, **kwargs):
         leaf.grad.copy_(leaf.grad.bfloat16())
 
 
-# ---- unusual, and right ----
+# ---- right but unusual ----
 
 
 @twin("impl.floats.FORMATS", value=True)
 def more_formats_and_numpys_figures():
-    """Describes float64 and an 8-bit IEEE format too, and gives its figures as NumPy's numbers."""
+    """Describes float64 and an 8-bit IEEE format too, and states figures as NumPy's numbers."""
     known = {}
     for name in FORMATS:
         figures = {figure: getattr(FORMATS[name], figure) for figure in FIGURES}
@@ -452,14 +453,14 @@ def more_formats_and_numpys_figures():
 
 @twin("impl.floats.encode")
 def saturates_where_the_paper_permits_it(value, format):
-    """Holds what is too large for an 8-bit format at its largest value, infinities too."""
+    """Encodes what is too large for an 8-bit format as its largest value, infinity included."""
     narrow = format.bits == 8 and value == value
     return encode(max(-format.max, min(format.max, value)) if narrow else value, format)
 
 
 @twin("impl.floats.encode")
 def nan_with_a_sign_and_a_payload(value, format):
-    """Writes NaN as a negative one, with 1 as the fraction where there is a choice."""
+    """Encodes NaN with a negative sign, and with the fraction 1 if the format has infinities."""
     if value == value:
         return encode(value, format)
     first = encode(math.inf, format) + 1 if format.infinities else magnitude_bits(format)
@@ -485,7 +486,7 @@ def searches_in_fractions(value, format):
 
 @twin("impl.floats.decode")
 def lets_struct_decode(pattern, format):
-    """Reads IEEE formats from their bytes, and all others from a float32 with the exponent moved."""
+    """Decodes 16-bit and 32-bit formats from their bytes with the struct module."""
     pattern = fields(pattern, format) and int(pattern)
     code = {"float32": (">f", pattern, 4), "float16": (">e", pattern, 2), "bfloat16": (">f", pattern << 16, 4)}
     if format.name in code:
@@ -502,55 +503,55 @@ def float32_scalars(pattern, format):
 
 @twin("impl.floats.fields")
 def cuts_the_digits(pattern, format):
-    """Cuts the pattern's binary digits into pieces."""
+    """Splits the text of the pattern's binary digits."""
     fields(pattern, format)
     digits = f"{int(pattern):0{format.bits}b}"
     one = 1 + format.exponent_bits
     return FloatFields(int(digits[0]), int(digits[1:one], 2), int(digits[one:], 2))
 
 
-# ---- look-alikes: equal widths, equal values, one cache for all ----
+# ---- wrong only where formats have equal widths, or values are equal, or a cache is shared ----
 @mutant("impl.floats.decode", caught_by=(floats.BFLOAT16_RANGE, floats.FP8))
 def knows_formats_by_their_bits(pattern, format):
-    """Takes each format for the first one of as many bits."""
+    """Decodes every format as the first one with the same number of bits."""
     return decode(pattern, next(each for each in FORMATS.values() if each.bits == format.bits))
 
 
 @mutant("impl.floats.encode", caught_by=(floats.FLOAT32_LAYOUT, floats.FLOAT16_RANGE, floats.FP8), value=True)
 def remembers_zero_once():
-    """Keeps patterns by value and format; 0 and −0 are equal, and so have the pattern of the first one asked for."""
+    """Remembers patterns by value and format, where −0 equals 0 and gets the same pattern."""
     return functools.cache(encode)
 
 
 @mutant("impl.floats.encode", caught_by=(floats.DECIMAL_ROUNDING, floats.FP8), value=True)
 def remembers_patterns_by_value():
-    """Keeps patterns by value alone, whatever the format."""
+    """Remembers patterns by value alone, whatever the format."""
     known = {}
     return lambda value, format: known.setdefault((value, math.copysign(1, value)), encode(value, format))
 
 
 @mutant("impl.floats.fields", caught_by=floats.FP8, value=True)
 def remembers_fields_by_pattern():
-    """Keeps fields by pattern and number of bits, which two formats have in common."""
+    """Remembers fields by pattern and number of bits, which two formats have in common."""
     known = {}
     return lambda pattern, format: known.setdefault((pattern, format.bits), fields(pattern, format))
 
 
 @mutant("impl.floats.decode", caught_by=(floats.FLOAT32_LAYOUT, floats.FP8))
 def takes_one_zero_field_for_two(pattern, format):
-    """Takes a fraction of 0 for the value 0."""
+    """Decodes every pattern with fraction 0 as 0."""
     return decode(pattern, format) * bool(fields(pattern, format).fraction)
 
 
 @mutant("impl.floats.FORMATS", caught_by=floats.BFLOAT16_RANGE, value=True)
 def bfloat16_is_another_name_for_float32():
-    """Has one format under two names."""
+    """Lists float32's format under bfloat16's name, too."""
     return FORMATS | {"bfloat16": FORMATS["float32"]}
 
 
 @twin("impl.floats.encode", value=True)
 def remembers_patterns_with_their_sign():
-    """Keeps patterns by the number's type, value and sign, and the format."""
+    """Remembers patterns by the number's type, value and sign, and the format."""
     known = {}
 
     def remembered(value, format):
@@ -569,6 +570,6 @@ def knows_every_name_of_a_format():
 
 @twin("impl.floats.fields")
 def returns_numpys_integers(pattern, format):
-    """Returns the fields as NumPy's integers, each of them in the least width."""
+    """Returns the fields as NumPy's integers of different widths."""
     split = fields(pattern, format)
     return FloatFields(np.uint8(split.sign), np.int32(split.exponent), np.uint32(split.fraction))
