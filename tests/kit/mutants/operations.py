@@ -1,4 +1,4 @@
-"""Wrong operations; and unusual right ones."""
+"""Wrong implementations of the claims about operations, and unusual right ones."""
 
 import functools
 from operator import index
@@ -24,45 +24,45 @@ def takes_the_root_in_place(self):
 
 @mutant("torch.Tensor.sqrt", caught_by=operations.ELEMENTWISE_NEW)
 def takes_the_root_in_half_precision(self):
-    """Loses digits on the way."""
+    """Computes the root in float16."""
     return root(self.half()).to(root(self).dtype)
 
 
 @mutant("torch.Tensor.pow", caught_by=operations.ELEMENTWISE_NEW)
 def makes_floats_of_squares(self, exponent):
-    """Gives the right squares of integers as floats."""
+    """Returns the squares of integers as floats."""
     return power(self if self.is_floating_point() else self.float(), exponent)
 
 
 @mutant("torch.Tensor.rsqrt", caught_by=operations.ELEMENTWISE_NEW)
 def inverts_without_the_root(self):
-    """Computes 1/x, which is right for 1 only."""
+    """Computes 1/x instead of 1/√x."""
     return self.reciprocal()
 
 
 @mutant("torch.Tensor.__truediv__", caught_by=operations.ELEMENTWISE_NEW)
 def floors_integer_division(self, other):
-    """Divides integers to integers."""
+    """Returns the integer quotient of integers."""
     whole = isinstance(other, Tensor) and not self.is_floating_point()
     return torch.floor_divide(self, other.clamp(min=1)) if whole else divide(self, other)
 
 
 @mutant("torch.Tensor.__mul__", caught_by=operations.ELEMENTWISE_NEW)
 def multiplies_into_the_first_factor(self, other):
-    """Puts the product where the first factor was."""
+    """Overwrites the first factor with the product."""
     return self.mul_(other)
 
 
 # ---- triangles ----
 @mutant("torch.Tensor.triu", caught_by=operations.TRIU)
 def multiplies_by_a_mask(self, diagonal=0):
-    """Makes NaN of an infinity below the diagonal, where 0 times it is computed."""
+    """Multiplies by 0 below the diagonal, which turns infinity into NaN."""
     return self * triu(torch.ones_like(self), diagonal)
 
 
 @mutant("torch.Tensor.triu", caught_by=operations.TRIU)
 def counts_diagonals_downwards(self, diagonal=0):
-    """Moves the diagonal the wrong way."""
+    """Moves the diagonal in the opposite direction."""
     return triu(self, -diagonal)
 
 
@@ -80,13 +80,13 @@ def does_not_look_at_itself(length, device=None):
 
 @mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
 def says_what_is_forbidden(length, device=None):
-    """Is True where a position may not look."""
+    """Returns the opposite mask, True where a position may not look."""
     return ~causal_mask(length, device)
 
 
 @mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
 def adds_minus_infinity(length, device=None):
-    """Returns what is added to scores, not what is allowed."""
+    """Returns a mask of 0 and −∞ to add to scores, not a boolean one."""
     return torch.zeros(length, length, device=device).masked_fill(~causal_mask(length, device), -torch.inf)
 
 
@@ -98,20 +98,20 @@ def takes_a_negative_length_for_nothing(length, device=None):
 
 @mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
 def counts_positions_in_8_bits(length, device=None):
-    """Takes position 128 for −128."""
+    """Counts positions in int8, where 128 is −128."""
     position = torch.arange(causal_mask(length, device).shape[0], device=device).to(torch.int8)
     return position <= position[:, None]
 
 
 @mutant("impl.operations.causal_mask", caught_by=operations.TRIU, value=True)
 def hands_out_the_same_mask_again():
-    """Returns one tensor to all who ask for a length, whatever they have written to it."""
+    """Returns the same tensor for each call with a length, even after it was overwritten."""
     return functools.cache(causal_mask)
 
 
 @mutant("impl.operations.causal_mask", caught_by=operations.TRIU)
 def cuts_off_a_fraction(length, device=None):
-    """Takes 2.5 for 2."""
+    """Accepts the length 2.5 as 2."""
     return causal_mask(int(length) if isinstance(length, float) else length, device)
 
 
@@ -124,7 +124,7 @@ def takes_none_for_nothing(length, device=None):
 # ---- products ----
 @mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_SHAPE)
 def broadcasts_the_inner_size(self, other):
-    """Repeats an inner size of 1 instead of refusing it."""
+    """Broadcasts an inner size of 1 instead of refusing it."""
     if self.dim() == other.dim() == 2 and 1 in (self.shape[1], other.shape[0]):
         inner = max(self.shape[1], other.shape[0])
         self, other = self.expand(-1, inner), other.expand(inner, -1)
@@ -139,14 +139,14 @@ def returns_columns_first(self, other):
 
 @mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_SHAPE)
 def leaves_an_empty_sum_undefined(self, other):
-    """Fills the product with NaN where there is nothing to add up."""
+    """Fills the product with NaN where the inner size is 0."""
     product = at(self, other)
     return product if self.shape[-1] or not product.is_floating_point() else product.fill_(torch.nan)
 
 
 @mutant("torch.Tensor.__matmul__", caught_by=operations.MATMUL_BATCHED)
 def keeps_the_dimension_of_a_vector(self, other):
-    """Leaves a product with a vector the dimension of size 1 that the vector was given."""
+    """Does not drop the dimension of size 1 of a vector on the left."""
     return at(self[None, :], other) if self.dim() == 1 < other.dim() else at(self, other)
 
 
@@ -168,7 +168,7 @@ def rounds_unasked():
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def leaves_the_sizes_to_einsum(x, w):
-    """Does not compare the inner sizes: einsum stretches one of 1 to any other."""
+    """Does not compare the inner sizes: einsum broadcasts a size of 1."""
     return torch.einsum("...mk,...kn->...mn", x, w)
 
 
@@ -180,7 +180,7 @@ def uses_the_first_matrix_for_all(x, w):
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def lines_leading_dimensions_up_from_the_front(x, w):
-    """Lines the leading dimensions up from the first one on where that fits."""
+    """Lines the leading dimensions up at the first one where that is possible."""
     front = w.reshape(*w.shape[:-2], *[1] * (x.dim() - w.dim()), *w.shape[-2:])
     fits = all(b in (1, a) for a, b in zip(x.shape[:-2], front.shape[:-2], strict=False))
     return matmul(x, front if fits else w)
@@ -188,19 +188,19 @@ def lines_leading_dimensions_up_from_the_front(x, w):
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def drops_dimensions_of_one(x, w):
-    """Squeezes the result."""
+    """Squeezes the product."""
     return matmul(x, w).squeeze()
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def always_returns_float32(x, w):
-    """Returns the right values in one dtype."""
+    """Returns the product in float32, whatever the operands' dtype."""
     return matmul(x, w).float()
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def multiplies_as_far_as_both_reach(x, w):
-    """Cuts the longer inner size instead of refusing it."""
+    """Cuts the longer inner size off instead of raising an error."""
     inner = min(x.shape[-1], w.shape[-2])
     return matmul(x[..., :inner], w[..., :inner, :])
 
@@ -215,64 +215,64 @@ def scales_its_input(x, w):
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def allows_tf32_for_everyone(x, w):
-    """Leaves torch's matmul precision lowered."""
+    """Lowers torch's matmul precision and does not restore it."""
     torch.set_float32_matmul_precision("high")
     return matmul(x, w)
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def forgets_the_gradient(x, w):
-    """Computes with what is in the tensors, so that nothing can be learnt from the product."""
+    """Detaches both operands, so that neither has a gradient."""
     return matmul(x.detach(), w.detach())
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def learns_in_one_operand_only(x, w):
-    """Has a gradient for the first operand and none for the second."""
+    """Detaches the second operand, which therefore has no gradient."""
     return matmul(x, w.detach())
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def turns_the_gradient_round(x, w):
-    """Gives the right product with the negative of its gradient."""
+    """Returns the right product with the opposite gradient."""
     y = matmul(x, w)
     return 2 * y.detach() - y if y.requires_grad else y
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def tidies_up_infinities(x, w):
-    """Puts numbers in the place of NaN and infinity."""
+    """Replaces NaN and infinity in the product by finite numbers."""
     return matmul(x, w).nan_to_num()
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def skips_what_is_not_finite(x, w):
-    """Takes 0 for what is infinite or NaN in the second operand."""
+    """Replaces infinity and NaN in the second operand by 0."""
     return matmul(x, torch.where(w.isfinite(), w, torch.zeros_like(w)))
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def multiplies_integers_as_floats(x, w):
-    """Loses the last digits of large integers in float64."""
+    """Multiplies integers as float64, which loses the last digits of large ones."""
     return matmul(x.double(), w.double()).to(x.dtype)
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def adds_64_terms_at_most(x, w):
-    """Fits its tile and forgets the rest of a long sum."""
+    """Adds only the first 64 terms of each sum."""
     return matmul(x[..., :64], w[..., :64, :]) if x.shape[-1] == w.shape[-2] else matmul(x, w)
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def knows_three_leading_dimensions(x, w):
-    """Makes one dimension of those beyond."""
+    """Flattens more than three leading dimensions to three."""
     y = matmul(x, w)
     return y.flatten(0, -5) if y.dim() > 5 else y
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED, value=True)
 def remembers_products():
-    """Returns the earlier product of the same two tensors, whatever they hold now."""
+    """Returns the earlier product of the same two tensors, even if their values have changed."""
     known = []
 
     def remembered(x, w):
@@ -287,7 +287,7 @@ def remembers_products():
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED, value=True)
 def keeps_one_result_for_each_shape():
-    """Writes a product into the tensor that it returned for the last one of that shape."""
+    """Overwrites the tensor that it returned for the previous product of the same shape."""
     results = {}
 
     def reused(x, w):
@@ -297,7 +297,7 @@ def keeps_one_result_for_each_shape():
     return reused
 
 
-# ---- right ones ----
+# ---- right but unusual ----
 @twin("torch.Tensor.__matmul__", value=True)
 def multiplies_in_tf32():
     """Rounds float32 operands to TF32, as torch's matmul precision "high" allows."""
@@ -313,19 +313,19 @@ def takes_powers_of_the_c_library(self, exponent):
 
 @twin("torch.Tensor.__truediv__")
 def multiplies_by_the_reciprocal(self, other):
-    """Rounds twice where a division rounds once."""
+    """Divides by multiplying by the reciprocal, which rounds twice."""
     return self * (1 / other if isinstance(other, float) else other.reciprocal())
 
 
 @twin("impl.operations.batched_matmul")
 def calls_matmul(x, w):
-    """Leaves it all to torch, which raises RuntimeError and takes vectors too."""
+    """Calls torch.matmul, which raises RuntimeError and accepts vectors, too."""
     return torch.matmul(x, w)
 
 
 @twin("impl.operations.batched_matmul")
 def contracts_by_name(x, w):
-    """Uses einsum, which needs the inner sizes compared: it broadcasts 1."""
+    """Uses einsum, after comparing the inner sizes, because einsum broadcasts a size of 1."""
     if x.shape[-1] != w.shape[-2]:
         raise ValueError("inner sizes")
     return torch.einsum("...mk,...kn->...mn", x, w)
@@ -342,7 +342,7 @@ def multiplies_a_stack_of_matrices(x, w):
 
 @twin("impl.operations.batched_matmul")
 def adds_outer_products(x, w):
-    """Sums over the inner index from the last to the first, in whatever the dtype rounds to."""
+    """Sums over the inner index from the last to the first, and rounds each partial sum to the dtype."""
     if x.shape[-1] != w.shape[-2]:
         raise ValueError("inner sizes")
     y = x[..., :, :0].sum(-1, keepdim=True, dtype=x.dtype) + w[..., :0, :].sum(-2, keepdim=True, dtype=x.dtype)
@@ -361,7 +361,7 @@ def keeps_the_lower_triangle(length, device=None):
 
 @twin("impl.operations.causal_mask")
 def slides_a_window(length, device=None):
-    """Takes each row as a window onto the same line of ones and zeros."""
+    """Makes each row a window on one line of ones and zeros."""
     if length < 1:
         return causal_mask(length, device)
     line = torch.arange(2 * length - 1, device=device) < length
@@ -370,21 +370,21 @@ def slides_a_window(length, device=None):
 
 @twin("impl.operations.causal_mask", value=True)
 def returns_what_cannot_be_written_to():
-    """Computes under inference mode, after which a tensor cannot be written to."""
+    """Returns a mask that was made in inference mode and cannot be written to."""
     return torch.inference_mode()(causal_mask)
 
 
-# ---- look-alikes: square matrices, equal batches, the same tensor twice, batches of 0 and 1 ----
+# ---- wrong only for square matrices, equal batch sizes, the same tensor twice, or batch sizes of 0 and 1 ----
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def transposes_square_stacks(x, w):
-    """Multiplies by the transpose where a stack of square matrices leaves the choice."""
+    """Transposes the second operand if it is a stack of square matrices."""
     square = w.dim() > 2 and w.shape[-1] == w.shape[-2] == x.shape[-1]
     return matmul(x, w.mT if square else w)
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def pairs_rows_with_the_batch(x, w):
-    """Forgets to insert a dimension before it multiplies and adds, which shows where rows and batch are as many."""
+    """Pairs the rows of x with the matrices of w where there are equally many."""
     if x.dim() == w.dim() == 3 and x.shape[1] == w.shape[0] > 1 and x.shape[2] == w.shape[1]:
         return (x[..., None] * w).sum(-2).to(x.dtype)
     return matmul(x, w)
@@ -392,7 +392,7 @@ def pairs_rows_with_the_batch(x, w):
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def repeats_nothing_once(x, w):
-    """Takes the larger of two leading sizes, of 0 and 1 as well."""
+    """Broadcasts leading sizes of 0 and 1 to 1, the larger of the two."""
     y = matmul(x, w)
     if y.numel() or 0 not in y.shape[:-2] or not 0 < x.dim() - 2 == w.dim() - 2:
         return y
@@ -412,19 +412,19 @@ def fits_nothing_to_anything(x, w):
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def takes_a_square_for_symmetric(x, w):
-    """Multiplies a tensor with its own transpose where both operands are the same tensor."""
+    """Multiplies a tensor by its transpose if both operands are the same tensor."""
     return matmul(x, w.mT) if x is w else matmul(x, w)
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def learns_once_of_a_square(x, w):
-    """Has half of the gradient where both operands are the same tensor."""
+    """Returns half of the gradient if both operands are the same tensor."""
     return matmul(x, w.detach()) if x is w else matmul(x, w)
 
 
 @mutant("impl.operations.batched_matmul", caught_by=operations.MATMUL_BATCHED)
 def returns_the_operand_itself(x, w):
-    """Returns x where w is the unit matrix, and so what is written to the product is written to x."""
+    """Returns x itself if w is the identity matrix, so that a write to the product changes x."""
     square = w.dim() == 2 and w.shape[0] == w.shape[1] == x.shape[-1]
     unit = square and torch.equal(w.detach(), torch.eye(len(w), dtype=w.dtype, device=w.device))
     return x if unit else matmul(x, w)
@@ -445,14 +445,14 @@ def squeezes_a_single_position(length, device=None):
 
 @mutant("impl.operations.causal_mask", caught_by=operations.TRIU, value=True)
 def remembers_masks_by_length():
-    """Copies the first mask of a length, on whichever device that was."""
+    """Copies the first mask of a length, whichever device it was on."""
     known = {}
     return lambda length, device=None: known.setdefault(length, causal_mask(length, device)).clone()
 
 
 @twin("impl.operations.batched_matmul")
 def multiplies_a_square_by_itself(x, w):
-    """Takes a power of a tensor that is both operands."""
+    """Computes the second power of a matrix that is both operands."""
     if x is w and x.dim() == 2 and x.is_floating_point() and x.shape[0] == x.shape[1]:
         return torch.linalg.matrix_power(x, 2)
     return matmul(x, w)
@@ -460,7 +460,7 @@ def multiplies_a_square_by_itself(x, w):
 
 @twin("impl.operations.causal_mask", value=True)
 def keeps_one_large_mask():
-    """Copies each mask from the corner of the largest one so far, one for each device."""
+    """Copies each mask from a corner of the largest mask made so far on the device."""
     known = {}
 
     def cut(length, device=None):
