@@ -16,7 +16,6 @@ from spec.messages import hints
 from spec.messages.sentences import LONGEST, Json, called, given, plain, recorded, sentence, show, show_input
 
 Hint = Callable[[], str]  # names a mistake, or nothing
-AMBIGUOUS = "ambiguous: "  # how the reason of an undecided test begins
 OWN = ("deviation", "suspects")  # what a record does not hand on
 POINTS = 200  # of one series
 
@@ -66,11 +65,13 @@ class Evidence:
         self.records: dict[tuple[str, str, str], Record] = {}
         self.example: Mapping[str, object] = {}
         self.curves: dict[str, Json] = {}
+        self.undecided = ""
 
     @contextmanager
     def running(self, claim: str, rerun: str, inputs: Mapping[str, object]) -> Iterator[None]:
         """Collect records for one test of `claim`; `rerun` is the command that runs it alone."""
         self.claim, self.rerun, self.records, self.example, self.curves = claim, rerun, {}, inputs, {}
+        self.undecided = ""
         yield
 
     def equal(self, measured: object, predicted: object, *, what: str = "", unit: str = "", **inputs: object) -> None:
@@ -177,7 +178,8 @@ class Evidence:
 
     def ambiguous(self, reason: str) -> NoReturn:
         """End the test undecided: it counts neither for nor against its claim."""
-        pytest.skip(f"{AMBIGUOUS}{reason}")
+        self.undecided = reason
+        pytest.skip(f"ambiguous: {reason}")
 
     def fail(self, message: str) -> NoReturn:
         """Fail the running test with one line in the message grammar."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from spec import bounds
 from spec.implementation.contract import REFERENCE
 from spec.messages.sentences import Json
-from spec.report.verdicts import ABSENT, NOT_RUN
+from spec.report.verdicts import ABSENT
 
 Cells = Mapping[int, str]  # by report, its place in the command
 
@@ -92,7 +92,7 @@ def _verdicts(reports: Sequence[Json]) -> dict[str, Cells]:
     found: dict[str, dict[int, str]] = {}
     for place, report in enumerate(reports):
         for row in report["claims"]:
-            if row["reason"] == NOT_RUN:
+            if not row["ran"]:
                 continue
             cell = found.setdefault(row["id"], {}).get(place)
             shown = row["verdict"] if row["device"] in ("cpu", ABSENT) else f"{row['verdict']} ({row['device']})"

@@ -1,4 +1,15 @@
-"""What a test hands on with its report, also from xdist's workers: under names that other plugins do not use."""
+"""The protocol between a test and the report: named texts that travel with pytest's test report, also from workers.
+
+Each name carries the kit's prefix, so that other plugins' properties are told apart:
+
+- claims: the ids of the claims that the test is tied to, separated by spaces
+- device: the device that the test ran on
+- tests: for each of the claims, the ids of all its tests on that device (JSON)
+- evidence: the records of what was measured, each with the test's role (JSON)
+- series: the curves that were measured (JSON); absent where there are none
+- rates: what a benchmark timed (JSON); absent where nothing was timed
+- undecided: the reason why the test decides nothing; empty where it decides
+"""
 
 from typing import Any
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from spec.claim import Chapter
-from spec.evidence import AMBIGUOUS
 from spec.hardware.ranks import Rank
 from spec.messages.sentences import Json
 from spec.report import files, junit, properties, terminal
@@ -52,31 +51,31 @@ class Reporter:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        told = properties.of(report)
+        handed_on = properties.of(report)
         if report.nodeid not in self.outcomes:
-            if "claims" not in told:
+            if "claims" not in handed_on:
                 return
             self.outcomes[report.nodeid] = Outcome(
                 report.nodeid,
-                tuple(told["claims"].split()),
-                told["device"],
+                tuple(handed_on["claims"].split()),
+                handed_on["device"],
                 Verdict.UNCHECKED,
                 UNFINISHED,
-                expected=json.loads(told["tests"]),
+                expected=json.loads(handed_on["tests"]),
             )
         outcome = self.outcomes[report.nodeid]
-        outcome.evidence = json.loads(told.get("evidence", "[]"))
-        outcome.series = json.loads(told.get("series", "[]"))
+        outcome.evidence = json.loads(handed_on.get("evidence", "[]"))
+        outcome.series = json.loads(handed_on.get("series", "[]"))
         if report.failed:  # also one of xdist's workers that died
             outcome.verdict, outcome.reason = Verdict.FAILS, _first_line(report)
         elif report.skipped:
-            reason = _reason(report)
-            outcome.reason = reason.removeprefix(AMBIGUOUS)
-            outcome.verdict = Verdict.UNCHECKED if reason == outcome.reason else Verdict.AMBIGUOUS
+            undecided = handed_on.get("undecided", "")
+            outcome.verdict = Verdict.AMBIGUOUS if undecided else Verdict.UNCHECKED
+            outcome.reason = undecided or _reason(report)
         elif report.when == "call":
             outcome.verdict, outcome.reason = Verdict.HOLDS, ""
         if report.when not in ("setup", "call"):
-            self.rates += [{"test": report.nodeid} | rate for rate in json.loads(told.get("rates", "[]"))]
+            self.rates += [{"test": report.nodeid} | rate for rate in json.loads(handed_on.get("rates", "[]"))]
             self.write(complete=False)
 
     @pytest.hookimpl(optionalhook=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spec.claim import Standing
 from spec.messages.sentences import Json, show
-from spec.report.verdicts import ABSENT, NOT_RUN, OTHERS, Finding, Verdict
+from spec.report.verdicts import ABSENT, OTHERS, Finding, Verdict
 
 COLOURS = {
     Verdict.HOLDS: {"green": True},
@@ -23,7 +23,7 @@ def table(
     findings: Sequence[Finding], width: int, verbose: bool, benchmark_only: bool = False
 ) -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield the lines of the closing table, each with its markup."""
-    selected = [finding for finding in findings if finding.reason != NOT_RUN]
+    selected = [finding for finding in findings if finding.ran]
     several = len({finding.device for finding in selected} - {ABSENT}) > 1
     names = [f.claim.id + (f" ({f.device})" if several else "") for f in selected]
     column = max(map(len, names), default=0)
@@ -48,7 +48,7 @@ def table(
             for line in textwrap.wrap(f"{word} {text}", max(width - margin, 40), subsequent_indent="  "):
                 yield f"{'':<{margin}}{line}", {}
     yield (closing_benchmarks if benchmark_only else closing)(findings), {"bold": True}
-    if all(finding.reason != NOT_RUN for finding in findings):
+    if all(finding.ran for finding in findings):
         yield wording(findings), {}
 
 
@@ -105,15 +105,15 @@ def wording(findings: Sequence[Finding]) -> str:
 
 def closing(findings: Sequence[Finding]) -> str:
     """Count the verdicts in one line."""
-    counts = Counter(f.verdict for f in findings if f.reason != NOT_RUN)
+    counts = Counter(f.verdict for f in findings if f.ran)
     parts = [f"{counts[verdict]} {'hold' if verdict is Verdict.HOLDS else verdict.value}" for verdict in Verdict]
-    skipped = sum(f.reason == NOT_RUN for f in findings)
+    skipped = sum(not f.ran for f in findings)
     return ", ".join(parts) + (f"; {skipped} not run" if skipped else "")
 
 
 def closing_benchmarks(findings: Sequence[Finding]) -> str:
     """Say in one line what the benchmarks alone amount to: most claims have other tests, which decide them."""
-    ran = [finding for finding in findings if finding.reason != NOT_RUN]
+    ran = [finding for finding in findings if finding.ran]
     fail, ambiguous = (sum(f.verdict is verdict for f in ran) for verdict in (Verdict.FAILS, Verdict.AMBIGUOUS))
     return (
         f"the benchmarks of {len(ran)} claims: {fail} fail, {ambiguous} ambiguous; to check every claim, run pytest "

@@ -7,7 +7,6 @@ from enum import Enum
 from spec.claim import Chapter, Claim
 from spec.messages.sentences import Json
 
-NOT_RUN = "none of its tests ran"
 OTHERS = "; not run: "  # where the names of a claim's other tests begin
 ABSENT = "accelerator"  # the device of a test that needs one where there is none
 
@@ -45,6 +44,7 @@ class Finding:
     reason: str
     evidence: list[Json]
     series: list[Json] = field(default_factory=list)
+    ran: bool = True
 
     def json(self) -> Json:
         """Return this row of the report as plain JSON values."""
@@ -60,6 +60,7 @@ class Finding:
             "device": self.device,
             "verdict": self.verdict.value,
             "reason": self.reason,
+            "ran": self.ran,
             "evidence": self.evidence,
             "series": self.series,
         }
@@ -74,7 +75,7 @@ def findings(chapters: Sequence[Chapter], outcomes: Iterable[Outcome]) -> Iterat
     for claim in (claim for chapter in chapters for claim in chapter.claims):
         devices = by_claim.get(claim.id)
         if not devices:
-            yield Finding(claim, "", Verdict.UNCHECKED, NOT_RUN, [])
+            yield Finding(claim, "", Verdict.UNCHECKED, "none of its tests ran", [], ran=False)
             continue
         # The accelerator that is not there matters only to a claim that needs one.
         present = sorted(devices.keys() - {ABSENT}, key=lambda name: (name != "cpu", name))

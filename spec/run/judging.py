@@ -99,7 +99,8 @@ def judged(item: pytest.Item, claim: str, role: str, evidence: Evidence) -> Iter
             if not evidence.records:
                 evidence.fail("measured nothing: a test of a claim ends in evidence.equal, close, at_most, …")
         finally:
-            properties.hand_on(item, evidence=json.dumps([{"role": role} | each for each in evidence.json()]))
+            records = json.dumps([{"role": role} | each for each in evidence.json()])
+            properties.hand_on(item, evidence=records, undecided=evidence.undecided)
             if evidence.curves:
                 properties.hand_on(item, series=json.dumps(list(evidence.curves.values())))
 

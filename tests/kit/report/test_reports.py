@@ -107,6 +107,7 @@ def test_a_row_says_what_is_claimed_and_what_was_found(whole):
         "device": "cpu",
         "verdict": "holds",
         "reason": "",
+        "ran": True,
     }
     assert [(record["test"].split("::")[1], record["relation"]) for record in row["evidence"]] == [
         ("test_double", "exact"),
