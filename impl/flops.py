@@ -19,7 +19,7 @@ __all__ = ["backward", "elementwise", "forward", "matmul", "training", "transfor
 def matmul(points: SupportsIndex, inputs: SupportsIndex, outputs: SupportsIndex) -> int:
     """Return the FLOPs of a (points, inputs) by (inputs, outputs) product: 2·points·inputs·outputs.
 
-    A multiplication and an addition for each term of each sum, the first term's addition to nothing included.
+    Each term of each sum counts as a multiplication and an addition, as if every sum began with an addition to 0.
     Raises ValueError for a negative size and TypeError for what is not an integer, naming the argument.
     """
     return 2 * _size("points", points) * _size("inputs", inputs) * _size("outputs", outputs)
@@ -37,8 +37,8 @@ def elementwise(*shape: SupportsIndex) -> int:
 def forward(points: SupportsIndex, parameters: SupportsIndex) -> int:
     """Return the FLOPs of a forward pass of `points` rows through linear layers: 2·points·parameters.
 
-    `parameters` counts the weights that every point is multiplied with: no biases, no embeddings, of experts only those
-    that a point is sent to.
+    `parameters` counts the weights that every point is multiplied with: neither biases nor embeddings, and of a mixture
+    of experts only those that process the point.
     Raises ValueError for a negative count and TypeError for what is not an integer, naming the argument.
     """
     return 2 * _size("points", points) * _size("parameters", parameters)
@@ -47,12 +47,12 @@ def forward(points: SupportsIndex, parameters: SupportsIndex) -> int:
 def backward(points: SupportsIndex, parameters: SupportsIndex, first_layer_parameters: SupportsIndex = 0) -> int:
     """Return the FLOPs of a backward pass through linear layers: 4·points·parameters − 2·points·first_layer_parameters.
 
-    Every layer takes one product for the gradient of its weights and one for that of its input, except that the
-    network's own input needs none: `first_layer_parameters`, which are among the `parameters`, are the weights of the
-    first layer, or 0 when the input needs a gradient after all.
+    Every layer takes one product for the gradient of its weights and one for the gradient of its input. The first
+    layer's input is data, which needs no gradient: `first_layer_parameters` is the number of that layer's weights,
+    which `parameters` includes. It is 0 when the input needs a gradient.
     Raises ValueError for a negative count and for a first layer larger than the network, TypeError for what is not an
     integer, naming the argument.
-    Source: Kaplan et al., Scaling Laws for Neural Language Models, 2020, §2.1, but for the first layer.
+    Source: Kaplan et al., Scaling Laws for Neural Language Models, 2020, §2.1, which does not except the first layer.
     """
     points, parameters = _size("points", points), _size("parameters", parameters)
     first = _size("first_layer_parameters", first_layer_parameters)
@@ -62,9 +62,9 @@ def backward(points: SupportsIndex, parameters: SupportsIndex, first_layer_param
 
 
 def training(points: SupportsIndex, parameters: SupportsIndex, first_layer_parameters: SupportsIndex = 0) -> int:
-    """Return the FLOPs of one step of training: those of `forward` and of `backward`, which see for the arguments.
+    """Return the FLOPs of one step of training: the sum of `forward` and `backward`, which explain the arguments.
 
-    Of L equal layers that is 1/(3L) less than 6·points·parameters.
+    For L equal layers the sum is 1/(3L) less than 6·points·parameters.
     Raises ValueError for a negative count and for a first layer larger than the network, TypeError for what is not an
     integer, naming the argument.
     """
@@ -84,13 +84,13 @@ def transformer_forward(
 ) -> int:
     """Return the FLOPs of the products in a Transformer's forward pass over `batch` sequences of `context` tokens.
 
-    Each layer has four (width, width) matrices (query, key, value, output), two of the feedforward network, which is
-    4·width wide unless told otherwise, and attention's own two products: of every query with every key, and of the
-    weights with the values. The output head is a (width, vocabulary) matrix, whether tied to the embedding or not; the
-    embedding is looked up, free of charge. The number of heads changes nothing.
+    Each layer has four (width, width) matrices (query, key, value, output) and the two matrices of a feedforward
+    network, which is 4·width wide by default. Attention has two products of its own: every query with every key, and
+    the attention weights with the values. The output head is a (width, vocabulary) matrix, tied to the embedding or
+    not. The embedding is a look-up, which takes no FLOPs. The number of heads does not change the count.
 
-    `causal=False` counts every pair of positions, context², as a product under a mask computes them. `causal=True`
-    counts those that causal attention needs, context·(context + 1)/2, as a kernel that skips the rest computes them.
+    `causal=False` counts all context² pairs of positions, as a full product under a mask computes them. `causal=True`
+    counts the context·(context + 1)/2 pairs that causal attention needs, as a kernel that skips the others does.
 
     Raises ValueError for a negative size and for heads that do not divide the width, TypeError for what is not an
     integer, naming the argument.
@@ -104,13 +104,14 @@ def transformer_forward(
     tokens = batch * context
     pairs = batch * (context * (context + 1) // 2 if causal else context**2)
     projections = 4 * matmul(tokens, width, width)
-    attention = 2 * matmul(pairs, width, 1)  # heads · (width / heads) multiplications per pair
+    # Each pair takes width / heads multiplications in each head: together, width of them.
+    attention = 2 * matmul(pairs, width, 1)
     network = 2 * matmul(tokens, width, feedforward)
     return layers * (projections + attention + network) + matmul(tokens, width, vocabulary)
 
 
 def _size(name: str, size: SupportsIndex) -> int:
-    """Return a size as Python's own integer, which never overflows as NumPy's do."""
+    """Return a size as a Python integer, because NumPy's integers overflow."""
     try:
         number = index(size)
     except TypeError:
@@ -120,13 +121,13 @@ def _size(name: str, size: SupportsIndex) -> int:
     return number
 
 
-# The network that `transformer_forward` counts. Not in `__all__`: another implementation need not have it.
+# `transformer_forward` counts the products of this network. It is not in `__all__`: implementations need not have it.
 
 
 class Block(nn.Module):
     """One layer of a Transformer: attention, then a feedforward network, each added to its input.
 
-    Without biases, normalisation or dropout, which are no products.
+    It has no biases, normalisation or dropout, because the count is of products alone.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class Block(nn.Module):
         self.down = _weight(feedforward, width, generator, device)
 
     def forward(self, x: Float[Tensor, "batch context width"]) -> Float[Tensor, "batch context width"]:
-        """Let every position look at itself and those before it: (batch context width) → (batch context width)."""
+        """Return the layer's output, where every position attends to itself and to those before it."""
         q, k, v = (
             rearrange(x @ weight, "batch seq (heads hidden) -> batch heads seq hidden", heads=self.heads)
             for weight in (self.query, self.key, self.value)
@@ -164,7 +165,7 @@ class Decoder(nn.Module):
     """A minimal Transformer: an embedding, layers of causal attention, and an output head.
 
     `tied` makes the head the embedding's transpose: fewer parameters, and the same products.
-    On the meta device it takes no memory, whatever its size.
+    On the meta device it takes no memory, however large it is.
     Raises ValueError for heads that do not divide the width.
     """
 
@@ -195,5 +196,5 @@ class Decoder(nn.Module):
 
 
 def _weight(fan_in: int, fan_out: int, generator: Generator | None, device: torch.device | str | None) -> nn.Parameter:
-    """Return normal values of standard deviation 1/√fan_in."""
+    """Return a parameter of normally distributed values with standard deviation 1/√fan_in."""
     return nn.Parameter(torch.randn(fan_in, fan_out, generator=generator, device=device) / math.sqrt(max(fan_in, 1)))

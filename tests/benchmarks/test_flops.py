@@ -1,4 +1,4 @@
-"""§2.2.4 and §2.2.5: the time a product takes beside an elementwise pass, and that of the passes of a training step."""
+"""§2.2.4 and §2.2.5: the time of a product against that of an elementwise pass, and the FLOP/s of a training step."""
 
 import pytest
 import torch
@@ -16,7 +16,8 @@ from spec.run.benchmarks import Work
 @verifies(flops.MATMUL_DOMINATES)
 def test_a_large_product_takes_most_of_the_time_and_less_than_its_share(evidence, benchmark, device, timed):
     """A product of n × n matrices takes longer than an elementwise pass, and less than 2n times as long."""
-    large = 1024 if device.type == "cpu" else 8192  # n where the device is full, and 2n far from any ratio of speeds
+    # A product of this size keeps the device busy, and 2n is far above any ratio of the two times.
+    large = 1024 if device.type == "cpu" else 8192
     n = large if timed else 64
     x = torch.rand(n, n, generator=torch.Generator(device).manual_seed(n), device=device)
     y = torch.empty_like(x)
@@ -36,14 +37,15 @@ def test_a_large_product_takes_most_of_the_time_and_less_than_its_share(evidence
     for edge in (1, 2 * n):
         if times.low < edge * bounds.timing.CLEARLY and times.high > edge / bounds.timing.CLEARLY:
             evidence.ambiguous(
-                f"the product takes {times.low:.2f} to {times.high:.2f} times as long, {edge} is too near"
+                f"the product takes {times.low:.2f} to {times.high:.2f} times as long, which is too close to {edge}"
             )
-    evidence.at_least(times.ratio, 1, unit="times as long as an elementwise pass", n=n)
-    evidence.at_most(times.ratio, 2 * n, unit="times as long as an elementwise pass", n=n)
+    ratio = "the product's time over an elementwise pass's"
+    evidence.at_least(times.ratio, 1, what=ratio, n=n)
+    evidence.at_most(times.ratio, 2 * n, what=ratio, n=n)
 
 
 def trained(points, width, layers, device):
-    """Return the passes of one step of training, and the FLOPs of each by the notes' rule, corrected."""
+    """Return the passes of one step of training, with the FLOPs of each by the corrected law."""
     generator = torch.Generator(device).manual_seed(points)
     x = torch.rand(points, width, generator=generator, device=device)
     weights = [torch.rand(width, width, generator=generator, device=device) / width for _ in range(layers)]
@@ -75,11 +77,11 @@ def trained(points, width, layers, device):
 
 @verifies(flops.TRAINING)
 def test_a_step_of_training_takes_its_time(evidence, meter, device):
-    """The FLOPs of a timed step are those of the law, and none of its passes exceeds the promised FLOP/s."""
+    """A timed step takes the FLOPs of the law, and none of its passes exceeds the promised FLOP/s."""
     points, width = (2048, {"cpu": 512}.get(device.type, 4096)) if meter.timed else (8, 16)
     works = trained(points, width, 8, device)
     with FlopCounter() as counter:
         works["a step"].run()
-    evidence.equal(counter.matmul, works["a step"].flops, unit="FLOPs of products in a step")
+    evidence.equal(counter.matmul, works["a step"].flops, what="the products of a step", unit="FLOPs")
     for rate in meter.rates(works, device).values():
         benchmarks.within_promise(evidence, rate)

@@ -36,7 +36,7 @@ def takes_speed_for_work(terms, kind, **lines):
 
 @mutant("spec.claims.flops.chapter.claims", caught_by=flops.DEFINITION, value=True)
 def writes_flops_in_capitals():
-    """Words a claim so that work and speed are not told apart."""
+    """Writes FLOPS in a claim, which could mean work or speed."""
     worded = type(flops.FORWARD)(**vars(flops.FORWARD) | {"law": "a forward pass takes 2·N FLOPS"})
     return [worded if claim is flops.FORWARD else claim for claim in flops.chapter.claims]
 
@@ -50,7 +50,7 @@ def calls_multiply_adds_flops(points, inputs, outputs):
 
 @mutant("impl.flops.matmul", caught_by=flops.MATMUL)
 def counts_the_additions_there_are(points, inputs, outputs):
-    """Counts B·K·(2·D − 1), which is exact, and not the convention."""
+    """Counts the B·K·(2·D − 1) scalar operations there are, which is not the convention."""
     return matmul(points, inputs, outputs) - int(points) * int(outputs)
 
 
@@ -115,7 +115,7 @@ def does_not_say_which(points, inputs, outputs):
 
 @mutant("impl.flops.matmul", caught_by=flops.MATMUL)
 def pads_to_tiles(points, inputs, outputs):
-    """Counts what a device computes in tiles of 16, for products larger than one."""
+    """Rounds each size above 16 up to a multiple of 16, as a device that computes in tiles does."""
     sizes = [-(-int(size) // 16) * 16 if size > 16 else size for size in (points, inputs, outputs)]
     return matmul(*sizes)
 
@@ -193,7 +193,7 @@ def counts_the_results(points, inputs, outputs):
 
 @mutant("impl.flops.matmul", caught_by=flops.MATMUL_DOMINATES)
 def counts_the_operands(points, inputs, outputs):
-    """Takes a product for work in proportion to its operands."""
+    """Counts a product in proportion to the elements of its operands."""
     return (elementwise(points, inputs) + elementwise(inputs, outputs)) * 2
 
 
@@ -294,7 +294,7 @@ def counts_attention_for_every_head():
 
 @mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
 def halves_exactly():
-    """Counts context²/2 pairs for causal attention, half of the diagonal among them."""
+    """Counts context²/2 pairs for causal attention, and with them only half of the diagonal."""
     return changed(lambda s, w: w - attention(s) + attention(s | {"causal": False}) // 2 if s["causal"] else w)
 
 
@@ -306,13 +306,13 @@ def leaves_the_diagonal_out():
 
 @mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
 def ignores_causal():
-    """Counts every pair, whatever it was asked."""
+    """Counts every pair of positions, even when causal is True."""
     return changed(lambda s, whole: transformer_forward(**s | {"causal": False}))
 
 
 @mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
 def skips_by_default():
-    """Counts causal attention unless told otherwise."""
+    """Counts causal attention by default."""
 
     def count(*, layers, width, heads, context, vocabulary, feedforward=None, batch=1, causal=True):
         return transformer_forward(**locals())
@@ -346,7 +346,7 @@ def counts_the_head_per_layer():
 
 @mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
 def ignores_feedforward():
-    """Takes the feedforward network for 4·width wide, whatever it was told."""
+    """Takes the feedforward network for 4·width wide, whatever the argument says."""
     return changed(lambda s, w: transformer_forward(**s | {"feedforward": None}))
 
 
@@ -465,14 +465,14 @@ def passes_every_gradient_on(points, parameters, first_layer_parameters=0):
 
 @mutant("impl.flops.backward", caught_by=flops.BACKWARD)
 def skips_the_first_layer(points, parameters, first_layer_parameters=0):
-    """Takes the whole first layer off, the gradient of its weights included."""
+    """Subtracts both products of the first layer, including the gradient of its weights."""
     backward(points, parameters, first_layer_parameters)
     return 4 * int(points) * (int(parameters) - int(first_layer_parameters))
 
 
 @mutant("impl.flops.backward", caught_by=flops.BACKWARD)
 def takes_half_a_product_off(points, parameters, first_layer_parameters=0):
-    """Takes only the multiplications of the missing product off."""
+    """Subtracts only the multiplications of the product that is saved."""
     return backward(points, parameters, first_layer_parameters) + int(points) * int(first_layer_parameters)
 
 
@@ -485,7 +485,7 @@ def goes_back_as_it_came(points, parameters, first_layer_parameters=0):
 
 @mutant("impl.flops.backward", caught_by=flops.BACKWARD)
 def saves_half_by_default(points, parameters, first_layer_parameters=None):
-    """Takes all parameters for the first layer's unless told otherwise."""
+    """Takes all parameters for the first layer's by default."""
     return backward(points, parameters, parameters if first_layer_parameters is None else first_layer_parameters)
 
 
@@ -498,7 +498,7 @@ def wants_more_than_one_layer(points, parameters, first_layer_parameters=0):
 
 @mutant("impl.flops.backward", caught_by=flops.BACKWARD)
 def subtracts_unsigned(points, parameters, first_layer_parameters=0):
-    """Leaves the points a NumPy integer."""
+    """Multiplies by the points as a NumPy integer, which overflows."""
     whole = backward(points, parameters, first_layer_parameters)
     with np.errstate(all="ignore"):
         return (
@@ -530,14 +530,14 @@ def takes_four(points, parameters, first_layer_parameters=0):
 
 @mutant("impl.flops.training", caught_by=flops.TRAINING)
 def saves_a_third(points, parameters, first_layer_parameters=0):
-    """Takes the first layer off the forward pass as well."""
+    """Subtracts the first layer from the forward pass as well."""
     training(points, parameters, first_layer_parameters)
     return training(int(points), int(parameters)) - 4 * int(points) * int(first_layer_parameters)
 
 
 @mutant("impl.flops.training", caught_by=flops.TRAINING)
 def trains_in_floats(points, parameters, first_layer_parameters=0):
-    """Divides the shortfall out in floating point."""
+    """Computes the count in floating point."""
     count = training(points, parameters, first_layer_parameters)
     return round(6.0 * float(points) * float(parameters) - 2.0 * float(points) * float(first_layer_parameters)) or count
 
@@ -550,7 +550,7 @@ def checks_nothing(points, parameters, first_layer_parameters=0):
 
 # ---- right ones ----
 def size(name, value):
-    """Check a size otherwise than the reference does."""
+    """Check a size in another way than the reference does, and return it as an int."""
     if isinstance(value, float | str | Fraction | list | np.floating) or value is None:
         raise ValueError(f"`{name}` must be a whole number")
     if value < 0:
@@ -562,7 +562,7 @@ def size(name, value):
 def adds_in_a_loop(points, inputs, outputs):
     """Adds up bit by bit, as multiplication is taught."""
     left, right = size("points", points) * size("inputs", inputs), size("outputs", outputs)
-    return sum(left << place + 1 for place in range(right.bit_length()) if right >> place & 1)
+    return sum(left << bit + 1 for bit in range(right.bit_length()) if right >> bit & 1)
 
 
 @twin("impl.flops.matmul")
@@ -574,7 +574,7 @@ def computes_in_fractions(points, inputs, outputs):
 
 @twin("impl.flops.matmul")
 def names_all_arguments(points, inputs, outputs):
-    """Says of any bad size that all of them must be good."""
+    """Names all the arguments in the message about any one of them."""
     sizes = (points, inputs, outputs)
     if not all(isinstance(each, int | np.integer) and each >= 0 for each in sizes):
         raise ValueError("points, inputs and outputs must be integers and not negative")
@@ -589,7 +589,7 @@ def multiplies_objects(*shape):
 
 @twin("impl.flops.elementwise", value=True)
 def remembers():
-    """Keeps what it has counted before."""
+    """Caches its results."""
     return functools.cache(multiplies_objects)
 
 
@@ -635,7 +635,7 @@ def multiplies_by_three(points, parameters, first_layer_parameters=0):
 
 @twin("impl.flops.transformer_forward")
 def adds_position_by_position(**sizes):
-    """Adds up attention over positions and everything over layers, as far as that ends."""
+    """Adds up the pairs of causal attention one position at a time, as long as the context is short."""
     feedforward = sizes.get("feedforward")
     batch, causal = sizes.get("batch", 1), sizes.get("causal", False)
     names = ("layers", "width", "heads", "context", "vocabulary")
@@ -655,14 +655,14 @@ def adds_position_by_position(**sizes):
 # ---- look-alikes: sizes that are equal, or the same in another order ----
 @mutant("impl.flops.matmul", caught_by=flops.MATMUL)
 def multiplies_different_sizes(points, inputs, outputs):
-    """Multiplies the set of the sizes, in which equal ones are one."""
+    """Multiplies the set of the sizes, which holds equal sizes once."""
     matmul(points, inputs, outputs)
     return 2 * math.prod({int(points), int(inputs), int(outputs)})
 
 
 @mutant("impl.flops.matmul", caught_by=flops.MATMUL, value=True)
 def remembers_sizes_as_a_set():
-    """Keeps counts by the set of the sizes, which (2, 2, 3) and (2, 3, 3) have in common."""
+    """Caches counts by the set of the sizes, which is the same for (2, 2, 3) and (2, 3, 3)."""
     known = {}
     return lambda points, inputs, outputs: known.setdefault(
         frozenset((points, inputs, outputs)), matmul(points, inputs, outputs)
@@ -671,13 +671,13 @@ def remembers_sizes_as_a_set():
 
 @mutant("impl.flops.elementwise", caught_by=flops.ELEMENTWISE_LINEAR)
 def multiplies_each_size_once(*shape):
-    """Multiplies the set of the sizes, in which equal ones are one."""
+    """Multiplies the set of the sizes, which holds equal sizes once."""
     return elementwise(*shape) and math.prod(set(map(int, shape)))
 
 
 @mutant("impl.flops.elementwise", caught_by=flops.ELEMENTWISE_LINEAR)
 def takes_nothing_for_a_scalar(*shape):
-    """Leaves a size of 0 out, as NumPy's squeeze does one of 1."""
+    """Counts one FLOP for a tensor of one dimension without elements."""
     return elementwise(*shape) or (1 if len(shape) == 1 else 0)
 
 
@@ -744,7 +744,7 @@ def takes_single_values_for_no_heads():
 
 @mutant("impl.flops.transformer_forward", caught_by=flops.FORWARD, value=True)
 def refuses_a_width_of_nothing():
-    """Divides by the width, of 0 as well."""
+    """Divides by the width, even where it is 0."""
 
     def count(**sizes):
         if sizes["width"] == 0:
@@ -756,7 +756,7 @@ def refuses_a_width_of_nothing():
 
 @twin("impl.flops.matmul")
 def sorts_the_sizes(points, inputs, outputs):
-    """Keeps counts by the sizes in order, which do not matter to a product of three."""
+    """Sorts the sizes before it multiplies them."""
     return 2 * math.prod(sorted((size("points", points), size("inputs", inputs), size("outputs", outputs))))
 
 
@@ -769,7 +769,7 @@ def counts_equal_sizes_together(*shape):
 
 @twin("impl.flops.transformer_forward")
 def counts_the_parameters_first(*, layers, width, heads, context, vocabulary, feedforward=None, batch=1, causal=False):
-    """Takes two FLOPs for each token and each parameter that is multiplied with, and attention by itself."""
+    """Counts two FLOPs for each token and parameter, and adds attention."""
     names = {"layers": layers, "width": width, "heads": heads, "context": context, "vocabulary": vocabulary}
     layers, width, heads, context, vocabulary = (size(name, value) for name, value in names.items())
     batch, feedforward = size("batch", batch), 4 * width if feedforward is None else size("feedforward", feedforward)
