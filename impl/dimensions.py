@@ -15,9 +15,9 @@ def attention_scores(
 ) -> Float[Tensor, "... seq1 seq2"]:
     """Return the dot product of each row of `q` with each row of `k`: (… seq1 hidden), (… seq2 hidden) → (… seq1 seq2).
 
-    Not scaled: attention divides this by √hidden. Raises ValueError where the two hidden sizes differ.
+    The scores are not scaled: attention divides them by √hidden. Raises ValueError where the two hidden sizes differ.
     """
-    if q.shape[-1] != k.shape[-1]:  # einsum alone stretches a hidden size of 1
+    if q.shape[-1] != k.shape[-1]:  # einsum alone would broadcast a hidden size of 1.
         raise ValueError(f"hidden sizes differ: {q.shape[-1]} in q, {k.shape[-1]} in k")
     return einsum(q, k, "... seq1 hidden, ... seq2 hidden -> ... seq1 seq2")
 
@@ -42,6 +42,6 @@ def split_heads(x: Float[Tensor, "... total"], heads: SupportsIndex) -> Float[Te
 def merge_heads(x: Float[Tensor, "... heads hidden"]) -> Float[Tensor, "... heads*hidden"]:
     """Join the last two dimensions, head after head: (… heads hidden) → (… (heads hidden)).
 
-    Undoes `split_heads`. Copies where the values of a head do not lie after those of the head before.
+    This undoes `split_heads`. It copies where the values of a head do not follow those of the head before in memory.
     """
     return rearrange(x, "... heads hidden -> ... (heads hidden)")

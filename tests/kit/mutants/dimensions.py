@@ -22,13 +22,13 @@ einsum, reduce, rearrange = einops.einsum, einops.reduce, einops.rearrange
 # ---- annotations ----
 @mutant("impl.dimensions.attention_scores", caught_by=dimensions.ANNOTATIONS)
 def writes_the_dimensions_in_a_comment(q: Tensor, k: Tensor) -> Tensor:  # (… seq1 hidden), (… seq2 hidden)
-    """Says what the dimensions are where no checker reads it."""
+    """Names the dimensions in comments, which no checker reads."""
     return q @ k.transpose(-2, -1)
 
 
 @mutant("impl.dimensions.attention_scores", caught_by=dimensions.ANNOTATIONS)
 def names_the_hidden_sizes_apart(q: Float[Tensor, "... seq1 hidden1"], k: Float[Tensor, "... seq2 hidden2"]) -> Scores:
-    """Gives two sizes that must agree two names, and stretches a size of 1."""
+    """Gives two names to sizes that must agree, and broadcasts a size of 1."""
     return einsum(q, k, "... seq1 hidden, ... seq2 hidden -> ... seq1 seq2")
 
 
@@ -42,25 +42,25 @@ def names_a_result_the_other_way_round(q: Queries, k: Keys) -> Float[Tensor, "..
 def names_a_batch_that_need_not_be(
     q: Float[Tensor, "batch seq1 hidden"], k: Float[Tensor, "batch seq2 hidden"]
 ) -> Float[Tensor, "batch seq1 seq2"]:
-    """Says that there is just one leading dimension."""
+    """Is annotated with exactly one leading dimension."""
     return q @ k.transpose(-2, -1)
 
 
 @mutant("impl.dimensions.sum_hidden", caught_by=dimensions.ANNOTATIONS)
 def names_no_dimension(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Says that any tensor will do, a scalar too."""
+    """Is annotated to take any tensor, even a scalar."""
     return x.sum(dim=-1)
 
 
 @mutant("impl.dimensions.split_heads", caught_by=dimensions.ANNOTATIONS)
 def leaves_the_result_without_a_type(x: Total, heads: int):
-    """Says what it takes and not what it returns."""
+    """Annotates its argument but not its result."""
     return x.unflatten(-1, (heads, -1))
 
 
 @mutant("jaxtyping._array_types._MetaAbstractArray.__instancecheck__", caught_by=dimensions.ANNOTATIONS)
 def accepts_everything(cls, obj):
-    """Takes every tensor for an instance of every shape, as a checker does that is switched off."""
+    """Accepts every tensor as an instance of every named type, as a checker does that is switched off."""
     return True
 
 
@@ -98,13 +98,13 @@ def mixes_up_the_operands(x, y, pattern):
 # ---- ellipsis ----
 @mutant("impl.dimensions.attention_scores", caught_by=dimensions.ELLIPSIS)
 def multiplies_every_leading_index_by_every_other(q: Queries, k: Keys) -> Scores:
-    """Contracts the last dimension only: all leading dimensions of both are in the result."""
+    """Contracts only the last dimension, so that the result has all leading dimensions of both operands."""
     return torch.tensordot(q, k, dims=([-1], [-1]))
 
 
 @mutant("impl.dimensions.attention_scores", caught_by=dimensions.ELLIPSIS)
 def returns_one_leading_dimension(q: Queries, k: Keys) -> Scores:
-    """Uses a product of batches, which has one leading dimension and no other number."""
+    """Uses bmm, which needs exactly one leading dimension."""
     return torch.bmm(q.reshape(-1, *q.shape[-2:]), k.reshape(-1, *k.shape[-2:]).mT)
 
 
@@ -116,7 +116,7 @@ def drops_what_one_operand_lacks(x, y, pattern):
 
 @mutant("impl.dimensions.split_heads", caught_by=dimensions.ELLIPSIS)
 def flattens_the_leading_dimensions(x: Total, heads: int) -> Heads:
-    """Makes one dimension of all leading ones, and one where there is none."""
+    """Flattens the leading dimensions into one, and adds one where there is none."""
     return x.reshape(-1, heads, x.shape[-1] // heads)
 
 
@@ -148,7 +148,7 @@ def sums_in_half_precision(x: Total) -> Float[Tensor, "..."]:
 
 @mutant("einops.reduce", caught_by=dimensions.REDUCE)
 def leaves_the_names_in_order(tensor, pattern, reduction):
-    """Returns the remaining dimensions in the order they come in, however the pattern puts them."""
+    """Returns the remaining dimensions in their old order, whatever order the pattern gives."""
     left, right = pattern.split("->")
     kept = [name for name in left.split() if name in right.split()]
     return reduce(tensor, f"{left}-> {' '.join(kept)}", reduction)
@@ -163,7 +163,7 @@ def copies_the_heads(x: Total, heads: int) -> Heads:
 
 @mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
 def copies_what_is_not_contiguous(x: Total, heads: int) -> Heads:
-    """Lays a tensor out anew before it splits it."""
+    """Makes the tensor contiguous before it splits it, which may copy."""
     return x.contiguous().unflatten(-1, (heads, -1))
 
 
@@ -181,7 +181,7 @@ def takes_heads_for_their_size(x: Total, heads: int) -> Heads:
 
 @mutant("impl.dimensions.split_heads", caught_by=dimensions.REARRANGE)
 def drops_the_remainder(x: Total, heads: int) -> Heads:
-    """Cuts off the values that no head has room for."""
+    """Drops the values that are left over where the heads do not divide the size."""
     hidden = x.shape[-1] // heads
     return x[..., : heads * hidden].unflatten(-1, (heads, hidden))
 
@@ -200,14 +200,14 @@ def interleaves_the_heads(x: Heads) -> Total:
 
 @mutant("impl.dimensions.merge_heads", caught_by=dimensions.REARRANGE)
 def reads_on_in_memory(x: Heads) -> Total:
-    """Never copies: it reads on in memory, in whatever order the values lie there."""
+    """Never copies: it reads the values in the order in which they lie in memory."""
     size, stride = (*x.shape[:-2], x.shape[-2] * x.shape[-1]), (*x.stride()[:-2], min(x.stride()[-2:]))
     return x.as_strided(size, stride)
 
 
 @mutant("einops.rearrange", caught_by=dimensions.REARRANGE)
 def always_copies(tensor, pattern, **sizes):
-    """Copies also where a view would do."""
+    """Copies even where a view would do."""
     return rearrange(tensor, pattern, **sizes).clone()
 
 
@@ -228,7 +228,7 @@ def scores_by_matmul(q: Queries, k: Keys) -> Scores:
 def scores_by_loops(
     q: Float[Tensor, "*batch seq1 hidden"], k: Float[Tensor, "*batch seq2 hidden"]
 ) -> Float[Tensor, "*batch seq1 seq2"]:
-    """Sums up one product after another, last first, and names the leading dimensions as well."""
+    """Adds up one product after another, from the last to the first."""
     scores = q.new_zeros(*q.shape[:-1], k.shape[-2])
     for h in reversed(range(q.shape[-1])):
         scores += q[..., :, None, h] * k[..., None, :, h]
@@ -266,7 +266,7 @@ def splits_by_unflatten(x: Total, heads: int) -> Float[Tensor, "... {heads} hidd
 
 @twin("impl.dimensions.split_heads")
 def splits_by_strides(x: Total, heads: int) -> Heads:
-    """Writes the strides of the result down."""
+    """Computes the strides of the result itself."""
     hidden, rest = divmod(x.shape[-1], heads)
     if heads < 1 or rest:
         raise ValueError(f"{heads} heads do not divide {x.shape[-1]}")
@@ -320,7 +320,7 @@ def widens_while_merging(x):
 
 @twin("impl.dimensions.merge_heads")
 def merges_by_an_unspecified_size(x: Float[Tensor, "... heads hidden"]) -> Float[Tensor, "... merged"]:
-    """Leaves the size to reshape(), which can tell it unless there is nothing to merge."""
+    """Leaves the size to reshape(-1), which cannot infer it for a tensor without elements."""
     return x.reshape(*x.shape[:-2], -1)
 
 
@@ -340,7 +340,7 @@ def multiplies_as_they_come(q: Queries, k: Keys) -> Scores:
 
 @mutant("impl.dimensions.attention_scores", caught_by=dimensions.EINSUM)
 def pairs_queries_with_the_batch(q: Queries, k: Keys) -> Scores:
-    """Forgets to insert a dimension before it multiplies and adds, where batch and queries are as many."""
+    """Forgets to insert a dimension before it multiplies and adds, where the batch is as large as the queries."""
     as_many = q.dim() == k.dim() == 3 and q.shape[0] == q.shape[1]
     return (q[..., None, :] * k).sum(-1) if as_many else q @ k.mT
 
@@ -359,7 +359,7 @@ def hides_its_gradient_from_itself(q: Queries, k: Keys) -> Scores:
 
 @mutant("impl.dimensions.sum_hidden", caught_by=dimensions.REDUCE)
 def sums_a_square_from_above(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
-    """Sums over the last dimension but one where both have the same size."""
+    """Sums over the second-to-last dimension where the last one has the same size."""
     return x.sum(-2 if x.shape[-2:] == x.shape[-1:] * 2 else -1)
 
 
@@ -385,7 +385,7 @@ def interleaves_where_both_are_equal(x: Heads) -> Total:
 
 @mutant("impl.dimensions.merge_heads", caught_by=dimensions.REARRANGE, value=True)
 def remembers_what_it_merged():
-    """Returns the first merged tensor of a shape for ever after, unless it needs a gradient."""
+    """Caches merged tensors by shape, unless they need a gradient."""
     known = {}
 
     def remembered(x: Heads) -> Total:
@@ -397,14 +397,14 @@ def remembers_what_it_merged():
 
 @twin("impl.dimensions.attention_scores")
 def scores_half_of_what_is_symmetric(q: Queries, k: Keys) -> Scores:
-    """Copies one triangle of a tensor's scores with itself from the other one."""
+    """Mirrors one triangle of a tensor's scores with itself to fill the other one."""
     scores = q @ k.mT
     return scores.tril() + scores.tril(-1).mT if q is k else scores
 
 
 @twin("impl.dimensions.sum_hidden")
 def sums_by_folding(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
-    """Adds one value after another to zeros, in the dtype of the sum of integers' exact values."""
+    """Adds one value after another to zeros."""
     total = torch.zeros_like(x.sum(-1))
     for value in x.double().unbind(-1) if x.shape[-1] and x.device.type != "mps" else ():
         total = total + value
@@ -413,7 +413,7 @@ def sums_by_folding(x: Float[Tensor, "... hidden"]) -> Float[Tensor, "..."]:
 
 @twin("impl.dimensions.split_heads")
 def splits_into_chunks_of_views(x: Total, heads: int) -> Heads:
-    """Unfolds the last dimension into windows that lie end to end."""
+    """Unfolds the last dimension into adjacent windows."""
     if heads < 1 or x.shape[-1] % heads:
         raise ValueError(f"{heads} heads do not divide {x.shape[-1]}")
     return x.unfold(-1, x.shape[-1] // int(heads), x.shape[-1] // int(heads))
