@@ -12,11 +12,11 @@ __all__ = ["flop_per_second", "mfu", "time_matmul"]
 
 
 def time_matmul(a: Tensor, b: Tensor, trials: SupportsIndex = 5) -> float:
-    """Return the mean seconds of one a @ b, (m, k) @ (k, n), over as many products as there are trials.
+    """Return the mean seconds of one product a @ b, (m, k) @ (k, n), over `trials` products.
 
-    The clock runs from an idle device until the product is done: devices work while Python goes on. A first product,
-    which may have to load and plan what the others reuse, is not timed. Raises ValueError where the operands are not
-    matrices that fit and where trials is less than 1, TypeError where it is not an integer.
+    Devices work while Python goes on, so that the clock starts when the device is idle and stops when the product is
+    done. A first product is not timed, because it may load and plan what the others reuse. Raises ValueError where the
+    operands are not matrices that fit or where `trials` is less than 1, TypeError where `trials` is not an integer.
     """
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"{tuple(a.shape)} @ {tuple(b.shape)}: the inner sizes of two matrices must agree")
@@ -40,7 +40,7 @@ def flop_per_second(flops: SupportsFloat, seconds: SupportsFloat) -> float:
 def mfu(actual_flop_per_second: SupportsFloat, promised_flop_per_second: SupportsFloat) -> float:
     """Return the model FLOPs utilisation, achieved ÷ promised (PaLM, arXiv:2204.02311, appendix B).
 
-    It is at most 1 where the promise is the dense peak of the same device and dtype. Raises ValueError unless both
+    The MFU is at most 1 where the promise is the dense peak of the same device and dtype. Raises ValueError unless both
     rates are positive and finite.
     """
     if not _is_positive(actual_flop_per_second) or not _is_positive(promised_flop_per_second):
@@ -61,5 +61,5 @@ def _timed(a: Tensor, b: Tensor) -> float:
 
 
 def _wait_for(device: torch.device) -> None:
-    if device.type != "cpu":  # which is done when a call returns
+    if device.type != "cpu":  # The CPU is done when a call returns.
         torch.accelerator.synchronize(device)

@@ -1,4 +1,4 @@
-"""§2.2.4: FLOP/s and bytes/s, against what the device promises, and how time grows with FLOPs."""
+"""§2.2.4: FLOP/s and bytes/s against what the device promises, and the growth of time with FLOPs."""
 
 from dataclasses import replace
 
@@ -13,12 +13,13 @@ from spec.run import benchmarks
 from spec.run.benchmarks import Work
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.float16)
-FULL = {"cpu": 1024}  # rows of a square product that fills the device; on accelerators:
+# A square product of so many rows fills the device; LARGEST is for accelerators.
+FULL = {"cpu": 1024}
 LARGEST = 8192
-PROBE = 4  # times fewer rows tell how long it takes
-UNTIMED = 64  # rows where nothing is timed
-SHARE = 0.06  # of the time for a measurement that one run may take
-NOTES = 16384  # points of the notes' product; twice as many inputs and half as many outputs
+PROBE = 4  # A product with this many times fewer rows is timed first, to predict the time of the large one.
+UNTIMED = 64  # Products have so many rows in a run that times nothing.
+SHARE = 0.06  # One run of a product may take this share of the time for its measurement.
+NOTES = 16384  # The notes' product has so many points, twice as many inputs, and half as many outputs.
 
 
 def multiply(points, inputs, outputs, dtype, device):
@@ -41,10 +42,10 @@ def square(rows, dtype, device):
 
 
 def affordable(dtype, device, budget):
-    """Return the rows of the largest square product that the memory and the time allow."""
+    """Return the number of rows of the largest square product for which memory and time suffice."""
     full = FULL.get(device.type, LARGEST)
     probe = full // PROBE
-    with timer.one_thread():  # several may wait for each other longer than they work
+    with timer.one_thread():  # Several threads may wait for each other longer than they work.
         taken = min(timer.measure(square(probe, dtype, device).run, device, runs=5, warm_up=1).taken)
     return fitting.affordable(
         full,
@@ -57,11 +58,11 @@ def affordable(dtype, device, budget):
 
 
 def largest(make, side):
-    """Return the work of this size, or of half of it where memory runs out, which its note then says."""
+    """Return the work of this size, or of a smaller one, with a note, where memory runs out."""
 
     def tried(side):
         work = make(side)
-        work.run()  # which needs memory of its own
+        work.run()  # The run needs memory of its own.
         return work
 
     work, _, note = fitting.fitting(tried, side, least=32)
@@ -70,9 +71,9 @@ def largest(make, side):
 
 @verifies(throughput.MFU)
 def test_products_reach_a_part_of_what_is_promised(evidence, meter, device):
-    """The FLOP/s of a product of each dtype are more than none and no more than its dense peak, where that is known."""
+    """A product of each dtype reaches more than 0 FLOP/s, and no more than the dense peak where that is known."""
     works = {}
-    for dtype in DTYPES if device.type != "mps" else (*DTYPES[:2], DTYPES[3]):  # no float64
+    for dtype in DTYPES if device.type != "mps" else (*DTYPES[:2], DTYPES[3]):  # MPS has no float64.
         rows = affordable(dtype, device, meter.budget) if meter.timed else UNTIMED
         work = largest(lambda side, dtype=dtype: square(side, dtype, device), rows)
         works[f"{str(dtype).removeprefix('torch.')} product"] = work
@@ -91,7 +92,7 @@ def test_the_notes_product_reaches_a_part_of_what_is_promised(evidence, meter, a
 
 
 def swept(dtype, device, largest_rows):
-    """Return square products from 1/8 of the largest size on, doubling."""
+    """Return square products of 1/8, 1/4, 1/2 and all of the largest number of rows."""
     rows = [largest_rows >> power for power in (3, 2, 1, 0)]
     return {f"{rows} rows": largest(lambda side: square(side, dtype, device), rows) for rows in rows}
 
@@ -99,7 +100,7 @@ def swept(dtype, device, largest_rows):
 @verifies(throughput.MFU)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
 def test_no_size_of_product_exceeds_the_promise(evidence, meter, device, dtype):
-    """A coarse-to-fine sweep over sizes finds the achievable peak, which is no more than the promised one."""
+    """No size of square product, from coarse steps to fine ones around the best, exceeds the promised FLOP/s."""
     if device.type == "mps" and dtype is torch.float64:
         pytest.skip("MPS has no float64")
     most = affordable(dtype, device, meter.budget) if meter.timed else UNTIMED
@@ -113,7 +114,7 @@ def test_no_size_of_product_exceeds_the_promise(evidence, meter, device, dtype):
 
 @verifies(throughput.TIMING)
 def test_time_grows_with_the_flops(evidence, meter, device):
-    """Past the knee, 8 times the FLOPs take 8 times as long; a device that is not full yet takes less."""
+    """8 times the FLOPs of a large product take at least 4 times as long."""
     rows = affordable(torch.float32, device, meter.budget) if meter.timed else UNTIMED
     works = {f"1/{part**3} of the FLOPs": square(rows // part, torch.float32, device) for part in (1, 2, 4)}
     whole, eighth, _ = meter.rates(works, device).values()
@@ -123,12 +124,14 @@ def test_time_grows_with_the_flops(evidence, meter, device):
         evidence.ambiguous(
             f"8 times the FLOPs take {ratio:.1f} times as long: the device is not full, or its clock changed"
         )
-    evidence.at_least(ratio, 8 / bounds.timing.CLEARLY, unit="times as long for 8 times the FLOPs", rows=rows)
+    evidence.at_least(
+        ratio, 8 / bounds.timing.CLEARLY, what="the growth in time for 8 times the FLOPs", rows=rows
+    )
 
 
 @verifies(throughput.TIMING)
 def test_the_values_hardly_matter(evidence, meter, device):
-    """A product of random values, which draws more power, takes less than twice as long as one of ones."""
+    """A product of random values, which draws more power, takes at most twice as long as one of ones."""
     rows = affordable(torch.float32, device, meter.budget) if meter.timed else UNTIMED
     random = square(rows, torch.float32, device)
     ones = torch.ones(rows, rows, device=device)
@@ -138,11 +141,11 @@ def test_the_values_hardly_matter(evidence, meter, device):
     ratio = rates["random values"].seconds / rates["ones"].seconds
     if bounds.timing.CLEARLY < ratio < bounds.timing.UNDECIDED:
         evidence.ambiguous(f"random values take {ratio:.2f} times as long as ones")
-    evidence.at_most(ratio, bounds.timing.CLEARLY, unit="times as long as ones", rows=rows)
+    evidence.at_most(ratio, bounds.timing.CLEARLY, what="the time of random values over that of ones", rows=rows)
 
 
 def streams(side, device):
-    """Return work that memory bounds, and products of growing intensity: from 0 FLOPs per byte on."""
+    """Return work that is bound by memory, and products of growing intensity, beginning at 0 FLOPs per byte."""
     generator = torch.Generator(device).manual_seed(side)
     x, y = (torch.rand(side, side, generator=generator, device=device) for _ in range(2))
     out = torch.empty_like(x)
@@ -165,7 +168,7 @@ def streams(side, device):
 
 @verifies(throughput.MFU)
 def test_nothing_lies_above_the_roofline(evidence, meter, device):
-    """From a copy to a product, no work exceeds the promised FLOP/s, nor the bytes/s of the promised bandwidth."""
+    """From a copy to a product, no work exceeds the promised FLOP/s or the promised bandwidth."""
     side = {"cpu": 4096}.get(device.type, 16384) if meter.timed else UNTIMED
     side = fitting.affordable(side, device, bytes_of=lambda side: 4 * side**2 * 4)
     for rate in meter.rates(streams(side, device), device, flush=True).values():
@@ -176,7 +179,7 @@ def test_nothing_lies_above_the_roofline(evidence, meter, device):
 
 @verifies(throughput.MFU)
 def test_tf32_products_are_held_to_tf32s_promise(evidence, meter, accelerator):
-    """Where products of float32 may be rounded to TF32, they stay below the dense peak of TF32."""
+    """Products of float32 that may round to TF32 do not exceed the dense peak of TF32."""
     if accelerator.type != "cuda":
         pytest.skip(f"{accelerator.type} has no TF32")
     rows = affordable(torch.float32, accelerator, meter.budget) if meter.timed else UNTIMED
@@ -195,7 +198,7 @@ def scaled(rows, device):
     generator = torch.Generator(device).manual_seed(rows)
     a, b = (torch.rand(rows, rows, generator=generator, device=device).to(torch.float8_e4m3fn) for _ in range(2))
     one = torch.ones((), device=device)
-    size = 2 * rows**2 + 2 * rows**2  # two operands of a byte per value, and a result of two
+    size = 2 * rows**2 + 2 * rows**2  # Each value takes one byte in the two operands and two bytes in the result.
     return Work(
         lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16), 2 * rows**3, size, a.dtype, (rows,) * 3
     )
@@ -203,7 +206,7 @@ def scaled(rows, device):
 
 @verifies(throughput.MFU)
 def test_float8_products_are_held_to_float8s_promise(evidence, meter, accelerator):
-    """Products of float8 stay below its dense peak, on a device that multiplies it."""
+    """Products of float8 do not exceed its dense peak, on a device that multiplies float8."""
     rows = affordable(torch.bfloat16, accelerator, meter.budget) if meter.timed else UNTIMED
     try:
         work = largest(lambda side: scaled(side, accelerator), rows)

@@ -23,7 +23,7 @@ queued, has_units = timer.queued, devices.multiplies_bfloat16
 
 
 def _checked(a, b, trials):
-    """Refuse what the contract refuses."""
+    """Raise the errors that the contract requires."""
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or index(trials) < 1:
         raise ValueError("no product, or no trials")
 
@@ -52,7 +52,7 @@ def returns_the_total(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def divides_twice(a, b, trials=5):
-    """Divides by the number of trials once too often."""
+    """Divides the mean by the number of trials again."""
     return time_matmul(a, b, trials) / trials
 
 
@@ -72,7 +72,7 @@ def takes_the_first_trial_for_a_warm_up(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def times_an_empty_call(a, b, trials=5):
-    """Makes a function of the product and never calls it."""
+    """Makes a function that multiplies, and never calls it."""
     _checked(a, b, trials)
     return timeit.timeit(lambda: lambda: a @ b, timer=time.perf_counter, number=trials) / trials
 
@@ -85,7 +85,7 @@ def returns_nothing_like_a_time(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def takes_the_fastest(a, b, trials=5):
-    """Returns the least of the trials instead of their mean."""
+    """Returns the fastest trial instead of the mean."""
     return min(_times(a, b, trials))
 
 
@@ -97,7 +97,7 @@ def takes_the_median(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def takes_the_slowest(a, b, trials=5):
-    """Returns the most of the trials instead of their mean."""
+    """Returns the slowest trial instead of the mean."""
     return max(_times(a, b, trials))
 
 
@@ -110,21 +110,21 @@ def cuts_off_the_extremes(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def always_runs_five_trials(a, b, trials=5):
-    """Takes no notice of how many trials are asked for."""
+    """Ignores the number of trials."""
     _checked(a, b, trials)
     return time_matmul(a, b, 5)
 
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def runs_one_trial(a, b, trials=5):
-    """Runs one product whatever is asked for."""
+    """Runs one product, whatever the number of trials."""
     _checked(a, b, trials)
     return _times(a, b, 1)[0]
 
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def leaves_out_a_trial(a, b, trials=5):
-    """Runs one product less, but divides by all."""
+    """Runs one product less than the number of trials by which it divides."""
     return sum(_times(a, b, trials)[1:]) / trials
 
 
@@ -136,13 +136,13 @@ def divides_by_one_less(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def divides_by_one_more(a, b, trials=5):
-    """Counts the warm-up among the trials that it divides by."""
+    """Divides by the number of trials and one more for the warm-up."""
     return sum(_times(a, b, trials)) / (trials + 1)
 
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def remembers_what_it_timed(a, b, trials=5, seen={}):  # noqa: B006
-    """Returns the time of the first product of a shape for ever after."""
+    """Caches the time of a product by its shape."""
     return seen.setdefault((a.shape, b.shape), time_matmul(a, b, trials))
 
 
@@ -171,13 +171,13 @@ def times_elementwise_products(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def has_three_trials_by_default(a, b, trials=3):
-    """Runs three trials unless told otherwise."""
+    """Runs three trials by default."""
     return time_matmul(a, b, trials)
 
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def times_the_processor(a, b, trials=5):
-    """Counts the seconds that the process computes, not those that pass."""
+    """Counts the processor time of the process instead of the seconds that pass."""
     _checked(a, b, trials)
     start = time.process_time()
     for _ in range(trials):
@@ -208,7 +208,7 @@ def times_the_gram_matrix(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def overwrites_an_operand(a, b, trials=5):
-    """Leaves the left operand full of zeros."""
+    """Overwrites the left operand with zeros."""
     seconds = time_matmul(a, b, trials)
     a.zero_()
     return seconds
@@ -216,13 +216,13 @@ def overwrites_an_operand(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def times_less_without_trials(a, b, trials=5):
-    """Returns 0 where no trials are asked for, and where there are fewer than none."""
+    """Returns 0 for a number of trials that is 0 or negative."""
     return time_matmul(a, b, trials) if index(trials) > 0 else 0.0
 
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def rounds_the_number_of_trials(a, b, trials=5):
-    """Takes two and a half trials for two, and the text "3" for three."""
+    """Accepts 2.5 trials as 2, and the text "3" as 3."""
     return time_matmul(a, b, int(trials))
 
 
@@ -245,7 +245,7 @@ def waits_once_the_clock_has_stopped(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.SYNCHRONIZE)
 def starts_on_a_busy_device(a, b, trials=5):
-    """Starts the clock while the device still works on what was queued before."""
+    """Starts the clock while the device still works on products that were queued before."""
     return sum(_times(a, b, trials)) / trials
 
 
@@ -280,7 +280,7 @@ def counts_whole_flop_per_second(flops, seconds):
 
 @mutant("impl.throughput.flop_per_second", caught_by=throughput.MFU)
 def divides_in_single_precision(flops, seconds):
-    """Loses digits on the way."""
+    """Rounds the rate to float32."""
     return float(np.float32(flop_per_second(flops, seconds)))
 
 
@@ -304,7 +304,7 @@ def divides_the_promise(actual_flop_per_second, promised_flop_per_second):
 
 @mutant("impl.throughput.mfu", caught_by=throughput.MFU)
 def stops_at_one(actual_flop_per_second, promised_flop_per_second):
-    """Hides a promise that is too small: returns 1 for more."""
+    """Caps the MFU at 1, which hides a promise that is too small."""
     return min(mfu(actual_flop_per_second, promised_flop_per_second), 1.0)
 
 
@@ -326,7 +326,7 @@ def accepts_what_is_no_number(actual_flop_per_second, promised_flop_per_second):
 
 @mutant("impl.throughput.mfu", caught_by=throughput.MFU)
 def reads_rates_from_text(actual_flop_per_second, promised_flop_per_second):
-    """Takes the text "1e12" for a rate."""
+    """Accepts the text "1e12" as a rate."""
     return mfu(float(actual_flop_per_second or 0), float(promised_flop_per_second or 0))
 
 
@@ -335,14 +335,14 @@ def reads_rates_from_text(actual_flop_per_second, promised_flop_per_second):
 
 @mutant("spec.instruments.timer.queued", caught_by=throughput.SYNCHRONIZE)
 def waits_within_the_call(run, device):
-    """Works on a device whose calls return when the product is done."""
+    """Stands for a device whose calls return only when the product is done."""
     _, done = queued(run, device)
     return done, done
 
 
 @mutant("spec.instruments.timer.measure", caught_by=throughput.HARDWARE)
 def always_times_the_cpu(run, device, **options):
-    """Finds every device as fast as one that takes a second."""
+    """Stands for devices that all take one second."""
     return timer.Timing(1.0, 1.0, 1.0, 5)
 
 
@@ -354,7 +354,7 @@ def mistakes_the_units(device):
 
 @mutant("torch.Tensor.bfloat16", caught_by=throughput.DTYPE)
 def converts_to_float64(self):
-    """Stands for a device that is slower in its second dtype than in its first."""
+    """Converts to float64 instead of bfloat16, as if bfloat16 were slower than float32."""
     return self.double()
 
 
@@ -393,7 +393,7 @@ def repeats_with_timeit(a, b, trials=5):
 
 @twin("impl.throughput.time_matmul")
 def asks_torchs_own_benchmark(a, b, trials=5):
-    """Lets torch's benchmark timer do it, on as many threads as there are."""
+    """Uses torch's benchmark timer, on all threads."""
     _checked(a, b, trials)
     options = {"timer": time.perf_counter, "num_threads": torch.get_num_threads()}
     stopwatch = torch.utils.benchmark.Timer("a @ b", globals={"a": a, "b": b}, **options)
@@ -402,7 +402,7 @@ def asks_torchs_own_benchmark(a, b, trials=5):
 
 @twin("impl.throughput.time_matmul")
 def copies_a_value_to_the_host(a, b, trials=5):
-    """Waits for the device by copying one value of the result; takes NumPy's mean."""
+    """Waits for the device by copying one value of the result, and uses NumPy's mean."""
     _checked(a, b, trials)
     taken = []
     for _ in range(trials + 3):
@@ -471,7 +471,7 @@ def subtracts_logarithms(actual_flop_per_second, promised_flop_per_second):
 
 @twin("impl.throughput.time_matmul")
 def times_as_the_notes_do(a, b, trials=5):
-    """Leaves the other checks to torch and to range, and has no warm-up on the CPU."""
+    """Leaves the other checks to torch and range(), and has no warm-up on the CPU."""
     if a.shape[1] != b.shape[0] or trials < 0:
         raise ValueError("no product")
     if a.device.type != "cpu":
@@ -503,7 +503,7 @@ def divides_fractions(actual_flop_per_second, promised_flop_per_second):
 # ---- look-alikes: square operands, the same operands again, equal rates ----
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def writes_into_a_square(a, b, trials=5):
-    """Saves memory by writing the product where the left operand was, if it fits there."""
+    """Writes the product over the left operand where it fits."""
     taken = time_matmul(a, b, trials)
     if a.shape[0] == a.shape[1] == b.shape[1] > 1:
         a.copy_(a @ b)
@@ -512,7 +512,7 @@ def writes_into_a_square(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING)
 def transposes_a_square_in_place(a, b, trials=5):
-    """Lays a square right operand out anew, in its own memory, and does not put it back."""
+    """Changes the layout of a square right operand in its own memory, and does not restore it."""
     taken = time_matmul(a, b, trials)
     if b.shape[0] == b.shape[1]:
         b.copy_(b.t().clone())
@@ -521,20 +521,20 @@ def transposes_a_square_in_place(a, b, trials=5):
 
 @mutant("impl.throughput.time_matmul", caught_by=throughput.TIMING, value=True)
 def remembers_the_operands():
-    """Keeps the time of two operands for ever after, as a cache of the function does."""
+    """Caches the time of two operands."""
     return functools.cache(time_matmul)
 
 
 @mutant("impl.throughput.flop_per_second", caught_by=throughput.MFU, value=True)
 def remembers_rates_by_flops():
-    """Returns the first rate of as many FLOPs, whatever the seconds are."""
+    """Caches rates by FLOPs, whatever the seconds are."""
     known = {}
     return lambda flops, seconds: known.setdefault(flops, flop_per_second(flops, seconds))
 
 
 @mutant("impl.throughput.mfu", caught_by=throughput.MFU)
 def takes_all_for_too_much(actual_flop_per_second, promised_flop_per_second):
-    """Refuses an achieved rate that is the promised one."""
+    """Refuses an achieved rate that equals the promised one."""
     if actual_flop_per_second == promised_flop_per_second:
         raise ValueError("no device is as fast as is promised")
     return mfu(actual_flop_per_second, promised_flop_per_second)
@@ -542,7 +542,7 @@ def takes_all_for_too_much(actual_flop_per_second, promised_flop_per_second):
 
 @mutant("impl.throughput.mfu", caught_by=throughput.MFU, value=True)
 def remembers_shares_by_the_rate():
-    """Returns the first share of an achieved rate, whatever is promised."""
+    """Caches MFUs by the achieved rate, whatever the promised rate is."""
     known = {}
     return lambda actual_flop_per_second, promised_flop_per_second: known.setdefault(
         actual_flop_per_second, mfu(actual_flop_per_second, promised_flop_per_second)
@@ -551,5 +551,5 @@ def remembers_shares_by_the_rate():
 
 @twin("impl.throughput.flop_per_second", value=True)
 def remembers_rates():
-    """Keeps rates by FLOPs and seconds."""
+    """Caches rates by FLOPs and seconds."""
     return functools.cache(flop_per_second)

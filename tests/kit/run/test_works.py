@@ -168,7 +168,7 @@ def test_time_that_does_not_grow_fails():
     test = test_throughput.test_time_grows_with_the_flops
     assert outcome(test, Meter(seconds=lambda name, work: work.flops / 1e6)) == ""
     assert outcome(test, Meter(seconds=lambda name, work: work.flops ** (1 / 2))) == "undecided"
-    assert "times as long for 8 times the FLOPs, predicted at least 4" in outcome(test, Meter())
+    assert "the growth in time for 8 times the FLOPs: measured 1, predicted at least 4" in outcome(test, Meter())
 
 
 def test_values_that_matter_fail():
@@ -179,7 +179,7 @@ def test_values_that_matter_fail():
         for times in (1, 3, 8)
     ]
     assert found[:2] == ["", "undecided"]
-    assert "measured 8 times as long as ones, predicted at most 2" in found[2]
+    assert "the time of random values over that of ones: measured 8, predicted at most 2" in found[2]
 
 
 def test_tf32_is_on_while_it_is_timed(monkeypatch):
