@@ -44,18 +44,17 @@ def drawn_twice(evidence: Evidence, draw: Callable[..., Tensor], seed: int, devi
     again = draw(generator=seeded(seed, device))
     generator = seeded(seed, device)
     first, second = draw(generator=generator), draw(generator=generator)
-    evidence.equal(again.data, first.data, unit="from the same state of the generator")
+    evidence.equal(again.data, first.data, what="the weights from the same state of the generator")
     return torch.cat([first, second])
 
 
 def are_independent(evidence: Evidence, values: FloatArray, dtype: torch.dtype) -> None:
     """Check that no part of the values repeats another part, whether unchanged, negated or mirrored."""
     correlation, limit = largest_correlation(values), bounds.chance.sign_correlation(values.size)
-    evidence.at_most(correlation, limit, unit="as the signs' largest correlation, shifted or mirrored")
+    evidence.at_most(correlation, limit, what="the signs' largest correlation with a shifted or mirrored copy")
     if torch.finfo(dtype).bits >= 32:
-        evidence.at_least(
-            distinct(values), values.size - bounds.chance.coincidences(values.size), unit="distinct values"
-        )
+        least = values.size - bounds.chance.coincidences(values.size)
+        evidence.at_least(distinct(values), least, what="the distinct absolute values", unit="values")
 
 
 def are_spread(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound: float = math.inf) -> None:
@@ -70,10 +69,9 @@ def are_spread(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound
         )
     deviation = math.sqrt(variance)
     tolerance = bounds.chance.spread(variance, off + slack * variance)
-    evidence.close(
-        root_mean_square(values), deviation, tolerance=tolerance, unit="times the normal's standard deviation"
-    )
-    evidence.close(float(values.mean()), 0.0, tolerance=mean + slack * deviation, unit="as the mean")
+    what = "the standard deviation relative to the full normal's"
+    evidence.close(root_mean_square(values), deviation, tolerance=tolerance, what=what)
+    evidence.close(float(values.mean()), 0.0, tolerance=mean + slack * deviation, what="the mean")
 
 
 def are_distributed(evidence: Evidence, values: FloatArray, dtype: torch.dtype, bound: float = math.inf) -> None:
@@ -82,23 +80,26 @@ def are_distributed(evidence: Evidence, values: FloatArray, dtype: torch.dtype, 
     quantiles = [NormalDist().inv_cdf((1 - inside) / 2 + share * inside) for share in SHARES.tolist()]
     below = torch.as_tensor(np.searchsorted(np.sort(values, axis=None), quantiles, side="right") / values.size)
     tolerance = bounds.chance.empirical_distribution(values.size) + bounds.chance.sampled(dtype)
-    evidence.close(below, SHARES, tolerance=tolerance, unit="as the share below a quantile of the normal")
+    evidence.close(below, SHARES, tolerance=tolerance, what="the share of weights below each quantile")
 
 
 def are_cut_off(evidence: Evidence, values: FloatArray, bound: float, dtype: torch.dtype) -> None:
     """Check that no value lies beyond the bound, and that no more lie on it than a normal density puts there."""
     rounding = bounds.rounding.gamma(4, dtype)
-    evidence.at_most(float(np.abs(values).max()), bound * (1 + rounding), unit="standard deviations")
+    evidence.at_most(
+        float(np.abs(values).max()), bound * (1 + rounding), what="the largest weight", unit="standard deviations"
+    )
     on_the_bound = int((np.abs(values) >= bound * (1 - rounding)).sum())
-    evidence.at_most(on_the_bound, bounds.chance.on_the_bound(bound, values.size, dtype), unit="weights on the bound")
+    limit = bounds.chance.on_the_bound(bound, values.size, dtype)
+    evidence.at_most(on_the_bound, limit, what="the weights on the bound", unit="weights")
 
 
 def has_tails(evidence: Evidence, weights: Tensor) -> None:
     """Check that the largest of standard normal weights is as large as chance makes it, and no larger."""
     low, high = bounds.chance.largest_normal(weights.numel(), weights.dtype)
     largest = float(weights.detach().abs().max())
-    evidence.at_least(largest, low, unit="as the largest", count=weights.numel())
-    evidence.at_most(largest, high, unit="as the largest", count=weights.numel())
+    evidence.at_least(largest, low, what="the largest weight", count=weights.numel())
+    evidence.at_most(largest, high, what="the largest weight", count=weights.numel())
 
 
 def beyond(evidence: Evidence, weights: Tensor, deviations: float) -> None:
@@ -106,32 +107,33 @@ def beyond(evidence: Evidence, weights: Tensor, deviations: float) -> None:
     share, count = math.erfc(deviations / math.sqrt(2)), weights.numel()
     tolerance = bounds.chance.bounded_mean(share, 1.0, count) + bounds.chance.sampled(weights.dtype)
     measured = int((weights.detach().abs() >= deviations).sum()) / count
-    evidence.close(measured, share, tolerance=tolerance, unit=f"as the share beyond ±{deviations:g}")
+    evidence.close(measured, share, tolerance=tolerance, what=f"the share of weights beyond ±{deviations:g}")
 
 
 def norms_vary(evidence: Evidence, values: FloatArray) -> None:
     """Check that the norms of the rows, and of the columns, of standard normal values differ as chance makes them."""
     for axis, side in ((0, "column"), (1, "row")):
         length = values.shape[axis]
-        sums_scatter(evidence, np.square(values).sum(axis) - length, length, f"a {side}")
+        sums_scatter(evidence, np.square(values).sum(axis) - length, length, f"the {side}s")
 
 
-def sums_scatter(evidence: Evidence, deviations: FloatArray, length: int, what: str) -> None:
+def sums_scatter(evidence: Evidence, deviations: FloatArray, length: int, parts: str) -> None:
     """Check that sums of `length` squares scatter around `length`, given how far each of them lies from it.
 
     Among 64 independent sums at least one misses its expected value by the bound. Weights that were rescaled to a fixed
     norm fail here.
     """
     furthest = float(np.abs(deviations).max())
-    evidence.at_least(
-        furthest, bounds.chance.some_square_is_off(length), unit=f"between {what}'s sum of squares and its size"
-    )
+    what = f"the largest distance of the sums of squares of {parts} from their mean"
+    evidence.at_least(furthest, bounds.chance.some_square_is_off(length), what=what)
 
 
 def are_not_adjusted(evidence: Evidence, draw: Callable[[], Tensor], deviation: float) -> None:
     """Check that draws were not adjusted to have exactly the expected mean, or the expected mean square."""
     drawn = np.stack([standardised(draw(), deviation).ravel() for _ in range(64)])
     length = drawn.shape[1]
-    sums_scatter(evidence, np.square(drawn).sum(1) - length, length, "a draw")
+    sums_scatter(evidence, np.square(drawn).sum(1) - length, length, "the draws")
     furthest = float(np.abs(drawn.sum(1)).max())
-    evidence.at_least(furthest, bounds.chance.some_sum_is_off(length), unit="between a draw's sum and 0")
+    evidence.at_least(
+        furthest, bounds.chance.some_sum_is_off(length), what="the largest distance of the draws' sums from 0"
+    )

@@ -124,9 +124,7 @@ def test_time_grows_with_the_flops(evidence, meter, device):
         evidence.ambiguous(
             f"8 times the FLOPs take {ratio:.1f} times as long: the device is not full, or its clock changed"
         )
-    evidence.at_least(
-        ratio, 8 / bounds.timing.CLEARLY, what="the growth in time for 8 times the FLOPs", rows=rows
-    )
+    evidence.at_least(ratio, 8 / bounds.timing.CLEARLY, what="the growth in time for 8 times the FLOPs", rows=rows)
 
 
 @verifies(throughput.TIMING)

@@ -39,44 +39,44 @@ def turns_the_shape_round(fan_in, fan_out, *, bound=3.0, generator=None, dtype=N
 
 @mutant("impl.parameters.normal", caught_by=parameters.IS_TENSOR)
 def forgets_the_dtype(fan_in, fan_out, *, generator=None, dtype=None, device=None):
-    """Returns float32 whatever was asked for."""
+    """Returns float32, whatever the dtype given."""
     return normal(fan_in, fan_out, generator=generator, dtype=torch.float32, device=device)
 
 
 @mutant("impl.parameters.normal", caught_by=parameters.IS_TENSOR)
 def takes_float32_for_the_default(fan_in, fan_out, *, generator=None, dtype=torch.float32, device=None):
-    """Does not follow torch's default dtype."""
+    """Ignores torch's default dtype."""
     return normal(fan_in, fan_out, generator=generator, dtype=dtype or torch.float32, device=device)
 
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.IS_TENSOR)
 def forgets_the_device(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Draws on the CPU whatever was asked for."""
+    """Draws on the CPU, whatever the device given."""
     return truncated_normal(fan_in, fan_out, bound=bound, generator=generator, dtype=dtype)
 
 
 @mutant("impl.parameters.scaled_normal", caught_by=parameters.IS_TENSOR)
 def takes_sizes_as_they_come(fan_in, fan_out, *, generator=None, dtype=None, device=None):
-    """Makes integers of floats and nothing of what is negative."""
+    """Truncates floats to integers, and takes a negative size for 0."""
     sizes = (max(int(size), 0) for size in (fan_in, fan_out))
     return scaled_normal(*sizes, generator=generator, dtype=dtype, device=device)
 
 
 @mutant("impl.parameters.scaled_normal", caught_by=parameters.IS_TENSOR)
 def counts_in_eight_bits(fan_in, fan_out, *, generator=None, dtype=None, device=None):
-    """Loses what 8 bits do not hold of a size."""
+    """Cuts each size off to 8 bits."""
     return scaled_normal(index(fan_in) % 256, fan_out, generator=generator, dtype=dtype, device=device)
 
 
 @mutant("impl.parameters.normal", caught_by=parameters.IS_TENSOR)
 def is_no_leaf(fan_in, fan_out, *, generator=None, dtype=None, device=None):
-    """Multiplies the parameter after it was made, so that what it returns is not one."""
+    """Multiplies the parameter by 1, so that the result is a plain tensor."""
     return normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device) * 1
 
 
 @mutant("torch.nn.Parameter.__new__", caught_by=parameters.IS_TENSOR)
 def makes_parameters_that_do_not_learn(cls, data=None, requires_grad=False):
-    """Makes parameters that do not require grad unless told to."""
+    """Makes parameters that do not require grad by default."""
     return torch.Tensor._make_subclass(cls, data, requires_grad)
 
 
@@ -100,12 +100,12 @@ def copies_into_the_old_parameter(self, name, value):
 
 @mutant("torch.optim.SGD.step", caught_by=parameters.IDENTITY)
 def never_steps(self, closure=None):
-    """Leaves every parameter where it is."""
+    """Never updates a parameter."""
 
 
 @mutant("torch.Tensor.mul_", caught_by=parameters.IDENTITY, value=True)
 def hides_changes_from_autograd():
-    """Changes values without counting it."""
+    """Changes values without counting the change for autograd."""
     multiply = torch.Tensor.mul_
 
     def multiplied(self, factor):
@@ -118,7 +118,7 @@ def hides_changes_from_autograd():
 # ---- a vector times a matrix ----
 @mutant("torch.Tensor.__matmul__", caught_by=parameters.ROW_VECTOR)
 def keeps_the_row(self, other):
-    """Leaves the product of a vector its dimension of 1."""
+    """Keeps the dimension of 1 in the product of a vector."""
     return matmul(self[None, :], other) if self.dim() == 1 else matmul(self, other)
 
 
@@ -130,7 +130,7 @@ def takes_vectors_for_columns(self, other):
 
 @mutant("torch.Tensor.__matmul__", caught_by=parameters.ROW_VECTOR)
 def cuts_vectors_to_fit(self, other):
-    """Leaves out what is too long."""
+    """Cuts off the elements of a vector that is too long."""
     return matmul(self[: other.shape[0]], other) if self.dim() == 1 else matmul(self, other)
 
 
@@ -166,7 +166,7 @@ def sample(name, scale, *caught_by):
 
     def register(drawn):
         weights = functools.wraps(drawn, assigned=("__module__", "__name__", "__doc__"))(weights_from(drawn, scale))
-        del weights.__wrapped__  # whose signature is another one
+        del weights.__wrapped__  # The wrapped function has another signature.
         target = f"impl.parameters.{name}"
         mutant(target, caught_by=caught_by)(weights) if caught_by else twin(target)(weights)
         return drawn
@@ -214,13 +214,13 @@ def of_exact_deviation(shape, generator):
 
 @sample("normal", one, parameters.GROWTH)
 def of_exact_mean(shape, generator):
-    """Takes each draw's own mean away."""
+    """Subtracts each draw's own mean."""
     drawn = randn(*shape, generator=generator)
     return drawn - drawn.mean() if drawn.numel() else drawn
 
 
 def arranged(shape, parts):
-    """Return numbers one after the other as a matrix."""
+    """Return the numbers as a matrix of this shape, row by row."""
     return parts.flatten()[: shape[0] * shape[1]].reshape(shape)
 
 
@@ -251,20 +251,20 @@ def mirrored(shape, generator):
 
 @sample("scaled_normal", lecun, parameters.SCALED)
 def shuffled_copies(shape, generator):
-    """Uses each number several times, in no order."""
+    """Uses each number several times, in a random order."""
     pool = half(shape, generator)
     return pool[torch.randint(len(pool), shape, generator=generator)] if len(pool) else pool.reshape(shape)
 
 
 @sample("normal", one, parameters.GROWTH)
 def a_part_in_common(shape, generator):
-    """Gives the weights of a row a part in common."""
+    """Adds the same random number to all weights of a row."""
     return (randn(*shape, generator=generator) + randn(shape[0], 1, generator=generator)) / math.sqrt(2)
 
 
 @sample("normal", one, parameters.GROWTH)
 def columns_of_one_length(shape, generator):
-    """Scales every column to the length that is expected of it."""
+    """Scales every column to the expected norm."""
     weights = randn(*shape, generator=generator)
     return weights / weights.square().mean(0, keepdim=True).sqrt()
 
@@ -277,7 +277,7 @@ def off_centre(shape, generator):
 
 @sample("normal", one, parameters.TAILS)
 def four_at_most(shape, generator):
-    """Clamps what lies beyond ±4, which no smaller sample shows."""
+    """Clamps weights beyond ±4, which only a large sample shows."""
     return randn(*shape, generator=generator).clamp(-4, 4)
 
 
@@ -304,7 +304,7 @@ def with_one_nan(shape, generator):
 
 @sample("normal", one, parameters.GROWTH)
 def symmetric(shape, generator):
-    """Makes what lies in a square symmetric."""
+    """Makes the largest square of the weights symmetric."""
     weights = randn(*shape, generator=generator)
     side = min(shape)
     square = weights[:side, :side]
@@ -317,25 +317,25 @@ def reuses_its_memory():
     """Returns the parameter of the last call again, with new values."""
     known = {}
 
-    def reused(fan_in, fan_out, *, generator=None, dtype=None, device=None):
+    def draw(fan_in, fan_out, *, generator=None, dtype=None, device=None):
         new = normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
-        kept = known.setdefault((new.shape, new.dtype), new)
-        kept.data.copy_(new.data)
-        return kept
+        reused = known.setdefault((new.shape, new.dtype), new)
+        reused.data.copy_(new.data)
+        return reused
 
-    return reused
+    return draw
 
 
 @mutant("impl.parameters.scaled_normal", caught_by=parameters.SCALED)
 def is_wrong_in_float64(fan_in, fan_out, *, generator=None, dtype=None, device=None):
-    """Forgets to scale in float64."""
+    """Does not scale the weights in float64."""
     draw = normal if dtype is torch.float64 else scaled_normal
     return draw(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
 
 
 @mutant("impl.parameters.scaled_normal", caught_by=parameters.SCALED)
 def is_wrong_in_bfloat16(fan_in, fan_out, *, generator=None, dtype=None, device=None):
-    """Divides by a root that was rounded to bfloat16's 8 bits of an integer."""
+    """Divides by the integer part of √fan_in in bfloat16."""
     if dtype is not torch.bfloat16:
         return scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
     weights = normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
@@ -344,7 +344,7 @@ def is_wrong_in_bfloat16(fan_in, fan_out, *, generator=None, dtype=None, device=
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
 def cuts_one_side_only(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Redraws what lies above the bound, and not what lies below it."""
+    """Redraws weights above the upper bound, but not those below the lower one."""
     if not bound > 0:
         raise ValueError("no bound")
     inside = truncated_normal(fan_in, fan_out, bound=bound, generator=generator, dtype=dtype, device=device)
@@ -407,13 +407,13 @@ def divides_by_a_rounded_root(fan_in, fan_out):
 
 @scaled_by(parameters.SCALED)
 def is_two_percent_short(fan_in, fan_out):
-    """Leaves the deviation that truncation at 3 would leave, and a little less."""
+    """Has a standard deviation that is 2% too small."""
     return 0.98 * lecun(fan_in, fan_out)
 
 
 @mutant("impl.parameters.normal", caught_by=parameters.GROWTH)
 def grows_with_the_inputs(fan_in, fan_out, *, generator=None, dtype=None, device=None):
-    """Divides by √fan_in already."""
+    """Divides by √fan_in, as only `scaled_normal` should."""
     return scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
 
 
@@ -470,21 +470,21 @@ def cuts_at_absolute_bounds(fan_in, fan_out, *, bound=3.0, generator=None, dtype
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
 def gathers_the_tails_at_the_bound(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Moves what lies beyond the bound onto it."""
+    """Clamps weights beyond the bound to the bound."""
     weights = scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
     return cut(weights, fan_in, lambda z: z.clamp(-bound, bound))
 
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
 def puts_zeros_for_the_tails(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Drops what lies beyond the bound to 0."""
+    """Sets weights beyond the bound to 0."""
     weights = scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
     return cut(weights, fan_in, lambda z: torch.where(z.abs() > bound, 0, z))
 
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
 def redraws_once(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Redraws what lies beyond the bound a single time."""
+    """Redraws weights beyond the bound only once."""
     how = {"generator": generator, "dtype": dtype, "device": device}
     weights, others = (scaled_normal(fan_in, fan_out, **how).detach() for _ in range(2))
     return nn.Parameter(torch.where(weights.abs() * math.sqrt(fan_in) > bound, others, weights))
@@ -492,14 +492,14 @@ def redraws_once(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, devi
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
 def folds_the_tails_back(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Takes what lies beyond the bound modulo it."""
+    """Takes weights beyond the bound modulo the bound."""
     weights = scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
     return cut(weights, fan_in, lambda z: torch.where(z.abs() > bound, torch.fmod(z, bound), z))
 
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
 def stretches_to_unit_variance(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Makes up for the deviation that truncation takes."""
+    """Rescales the weights to the standard deviation before truncation."""
     weights = truncated_normal(fan_in, fan_out, bound=bound, generator=generator, dtype=dtype, device=device)
     return cut(weights, fan_in, lambda z: z / 0.9866)
 
@@ -519,7 +519,7 @@ def cuts_at_two_by_default(fan_in, fan_out, *, bound=2.0, generator=None, dtype=
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
 def takes_any_bound(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Makes a bound of what is none."""
+    """Uses a bound of 3 instead of one that is not above 0."""
     bound = bound if bound > 0 else 3.0
     return truncated_normal(fan_in, fan_out, bound=bound, generator=generator, dtype=dtype, device=device)
 
@@ -543,7 +543,7 @@ def reads_bounds_as_deviations(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generat
 # ---- right ones ----
 @sample("normal", one)
 def box_and_muller(shape, generator):
-    """Makes normal numbers of uniform ones by hand."""
+    """Computes normal numbers from uniform ones."""
     u = rand(2, *shape, generator=generator)
     return torch.sqrt(-2 * torch.log1p(-u[0])) * torch.sin(2 * math.pi * u[1])
 
@@ -566,7 +566,7 @@ def calls_kaiming(fan_in, fan_out, *, generator=None, dtype=None, device=None):
 
 @twin("impl.parameters.normal")
 def draws_in_the_dtype_itself(fan_in, fan_out, *, generator=None, dtype=None, device=None):
-    """Draws in bfloat16 where that is asked for, for what its source is worth."""
+    """Draws in bfloat16 where that dtype is given, however coarse torch's source is."""
     sizes = right._shape(fan_in, fan_out)
     return nn.Parameter(torch.randn(sizes, generator=generator, dtype=dtype, device=device))
 
@@ -587,14 +587,14 @@ def redraws_until_all_fit(shape, generator, bound=3.0):
     if not bound > 0:
         raise ValueError("no bound")
     weights = randn(*shape, generator=generator)
-    while len(places := torch.nonzero(weights.abs() > bound, as_tuple=True)[0]):
-        weights[weights.abs() > bound] = randn(len(places), generator=generator)
+    while len(outside := torch.nonzero(weights.abs() > bound, as_tuple=True)[0]):
+        weights[weights.abs() > bound] = randn(len(outside), generator=generator)
     return weights
 
 
 @twin("impl.parameters.truncated_normal")
 def uses_the_global_stream_and_puts_it_back(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Borrows torch's own stream for a while."""
+    """Draws from torch's own stream and restores it."""
     if generator is None:
         return truncated_normal(fan_in, fan_out, bound=bound, dtype=dtype, device=device)
     seed = int(torch.randint(2**62, (), generator=generator))
@@ -604,7 +604,7 @@ def uses_the_global_stream_and_puts_it_back(fan_in, fan_out, *, bound=3.0, gener
 
 
 class Weight(nn.Parameter):
-    """A parameter with a name of its own."""
+    """A subclass of Parameter with its own name."""
 
 
 @twin("impl.parameters.normal", value=True)
@@ -632,21 +632,21 @@ def symmetric_if_square(shape, generator):
 
 @mutant("impl.parameters.truncated_normal", caught_by=parameters.TRUNCATED)
 def forgets_to_cut_squares(fan_in, fan_out, *, bound=3.0, generator=None, dtype=None, device=None):
-    """Cuts nothing off square weights."""
+    """Does not truncate square weights."""
     cut = math.inf if fan_in == fan_out and bound > 0 else bound
     return truncated_normal(fan_in, fan_out, bound=cut, generator=generator, dtype=dtype, device=device)
 
 
 @sample("normal", one, parameters.IS_TENSOR)
 def undefined_if_single(shape, generator):
-    """Divides few weights by their own deviation, which a single one does not have."""
+    """Divides a single weight by its own standard deviation, which is undefined."""
     drawn = randn(*shape, generator=generator)
     return drawn / drawn.std() if drawn.numel() == 1 else drawn
 
 
 @mutant("impl.parameters.normal", caught_by=parameters.IS_TENSOR, value=True)
 def remembers_what_a_seed_gave():
-    """Returns the parameter that it drew from the same state of a generator before."""
+    """Caches parameters by the state of the generator."""
     known = {}
 
     def remembered(fan_in, fan_out, *, generator=None, dtype=None, device=None):
@@ -659,7 +659,7 @@ def remembers_what_a_seed_gave():
 
 @mutant("impl.parameters.scaled_normal", caught_by=parameters.IS_TENSOR, value=True)
 def cuts_weights_from_one_piece():
-    """Draws weights into memory that the next ones of that shape lie in as well."""
+    """Reuses one block of memory for all weights of a shape."""
     memory = {}
 
     def cut(fan_in, fan_out, *, generator=None, dtype=None, device=None):
@@ -675,7 +675,7 @@ MADE_ONCE = torch.Generator().manual_seed(0)
 
 @mutant("impl.parameters.scaled_normal", caught_by=parameters.GROWTH)
 def draws_from_a_default_made_once(fan_in, fan_out, *, generator=MADE_ONCE, dtype=None, device=None):
-    """Has a generator for a default, which goes on from call to call whatever torch's own stream does."""
+    """Has a default generator of its own, which ignores torch's own stream."""
     return scaled_normal(fan_in, fan_out, generator=generator, dtype=dtype, device=device)
 
 
@@ -687,7 +687,7 @@ def lists_every_name(self, recurse=True):
 
 @mutant("torch.nn.Module.parameters", caught_by=parameters.IS_TENSOR)
 def lists_equal_parameters_once(self, recurse=True):
-    """Takes parameters of equal values for one."""
+    """Lists only one of several parameters with equal values."""
     found = []
     for _, weight in self.named_parameters(recurse=recurse):
         if not any(each.shape == weight.shape and torch.equal(each, weight) for each in found):
