@@ -307,14 +307,14 @@ def test_a_sum_keeps_nan_and_infinity(impl, evidence):
 
 
 @verifies(dimensions.REDUCE)
-@example(shape=(3, 3, 3, 3), names=tuple("cadb"), kept=2, operation="sum", seed=0)
-@given(shape=st.four_sizes, names=st.name_orders, kept=st.up_to_three, operation=st.reductions, seed=st.seeds)
-def test_reduce_agrees_with_torch(impl, evidence, device, shape, names, kept, operation, seed):
+@example(shape=(3, 3, 3, 3), names=tuple("cadb"), rank=2, operation="sum", seed=0)
+@given(shape=st.four_sizes, names=st.name_orders, rank=st.up_to_three, operation=st.reductions, seed=st.seeds)
+def test_reduce_agrees_with_torch(impl, evidence, device, shape, names, rank, operation, seed):
     """Reducing to some of the names is torch's reduction over the other dimensions, in the order of the names."""
     x = whole(*shape, seed=seed, limit=2**16)
-    reduced = einops.reduce(x.to(device), f"a b c d -> {' '.join(names[:kept])}", operation).cpu()
+    reduced = einops.reduce(x.to(device), f"a b c d -> {' '.join(names[:rank])}", operation).cpu()
     indices = ["abcd".index(name) for name in names]
-    remaining, removed = indices[:kept], indices[kept:]
+    remaining, removed = indices[:rank], indices[rank:]
     order = [sorted(remaining).index(index) for index in remaining]
     expected = REDUCTIONS[operation](x.double(), dim=removed).permute(order)
     if operation == "mean":

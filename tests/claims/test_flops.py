@@ -357,23 +357,26 @@ def test_attention_is_what_two_per_token_and_parameter_leave_out(impl, evidence)
 @refutes(flops.FORWARD)
 def test_parameters_and_tokens_alone_do_not_tell(evidence):
     """2·tokens·parameters is wrong for a long context, for a large embedding and for a mixture of experts."""
-    long, wordy = Sizes(1, 1, 4, 24, 1, 16, 1), Sizes(1, 1, 4, 2, 500, 16, 1)
-    for sizes in (long, wordy):
+    long_context, large_embedding = Sizes(1, 1, 4, 24, 1, 16, 1), Sizes(1, 1, 4, 2, 500, 16, 1)
+    for sizes in (long_context, large_embedding):
         model = Transformer(sizes)
         literal = 2 * sizes.batch * sizes.context * model.parameters
         evidence.differs(dispatched(evidence, model.logits), literal, unit="FLOPs", sizes=sizes)
-    experts = Experts(tokens=6, width=4, feedforward=5, experts=8, chosen=2)
-    evidence.differs(dispatched(evidence, experts.outputs), 2 * 6 * experts.parameters, unit="FLOPs", experts=8)
+    tokens = 6
+    mixture = Experts(tokens, width=4, feedforward=5, experts=8, chosen=2)
+    evidence.differs(dispatched(evidence, mixture.outputs), 2 * tokens * mixture.parameters, unit="FLOPs", experts=8)
 
 
 @verifies(flops.FORWARD)
 @pytest.mark.parametrize(("experts", "chosen"), [(1, 1), (4, 1), (8, 2), (5, 5)])
 def test_only_active_experts_take_flops(impl, evidence, experts, chosen):
     """A mixture of experts takes 2 FLOPs per token and parameter of the router and of the chosen experts."""
-    model = Experts(tokens=6, width=4, feedforward=5, experts=experts, chosen=chosen)
+    tokens = 6
+    model = Experts(tokens, width=4, feedforward=5, experts=experts, chosen=chosen)
+    active = model.active_parameters()
     count = dispatched(evidence, model.outputs)
-    evidence.equal(count, 2 * 6 * model.active_parameters(), what="torch's count", unit="FLOPs")
-    evidence.equal(impl.flops.forward(6, model.active_parameters()), count, what="the formula", unit="FLOPs")
+    evidence.equal(count, 2 * tokens * active, what="torch's count", unit="FLOPs")
+    evidence.equal(impl.flops.forward(tokens, active), count, what="the formula", unit="FLOPs")
 
 
 @verifies(flops.FORWARD)
@@ -420,7 +423,7 @@ def test_a_forward_pass_needs_sizes(impl, evidence):
 @example(layers=Layers(3, [3, 3], (True,)))
 @given(layers=st.linear_layers)
 def test_a_backward_pass_saves_the_first_gradient_and_those_of_frozen_layers(impl, evidence, layers):
-    """Each layer that learns takes a product for its weights, and each behind one that learns another for its input."""
+    """Each layer that learns takes a product for its weights' gradient, and each layer after it one for its input's."""
     needs_input_gradient = [layers.input_learns or any(layers.learn[:layer]) for layer in range(len(layers.learn))]
     sizes = list(zip(layers.parameters, layers.learn, needs_input_gradient, strict=True))
     predicted = sum(2 * layers.points * count * (learns + passes_on) for count, learns, passes_on in sizes)
@@ -429,7 +432,7 @@ def test_a_backward_pass_saves_the_first_gradient_and_those_of_frozen_layers(imp
     evidence.equal(forward_and_backward(evidence, layers)[1], predicted, what="torch's count", unit="FLOPs")
     if predicted:
         # The formula knows no frozen layers. The backward pass ends at the first layer that learns, so that the formula
-        # is given the parameters from there on; behind it, a frozen layer takes no product for its weights.
+        # is given the parameters from there on. After it, a frozen layer takes no product for its weights.
         first = 0 if layers.input_learns else layers.learn.index(True)
         reached, learn = layers.parameters[first:], layers.learn[first:]
         frozen = sum(count for count, learns in zip(reached, learn, strict=True) if not learns)

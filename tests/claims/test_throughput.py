@@ -89,9 +89,11 @@ def is_the_mean(evidence, impl, schedule, trials):
         if seconds <= limit:
             break
     mean = sum(schedule) / len(schedule)
-    evidence.at_least(seconds, (1 - bounds.timing.OVERHEAD) * mean, what="the mean time", unit="seconds", trials=trials)
-    evidence.at_most(seconds, limit, what="the mean time", unit="seconds", trials=trials)
+    # The products come first: without any, the time to compare with would be 0 seconds.
     evidence.at_least(pace.count(2 * 4, torch.float32), trials, unit="products", trials=trials)
+    given = {"trials": trials, "seconds_of_each_product": schedule}
+    evidence.at_least(seconds, (1 - bounds.timing.OVERHEAD) * mean, what="the mean time", unit="seconds", **given)
+    evidence.at_most(seconds, limit, what="the mean time", unit="seconds", **given)
 
 
 @verifies(throughput.TIMING)
