@@ -18,7 +18,7 @@ __all__ = ["TrainingRun", "train"]
 
 
 class TrainingRun(NamedTuple):
-    """What a training run leaves: the loss of each step's batch before that step, and the trained model."""
+    """The result of a training run: the loss of each batch before the step on it, and the trained model."""
 
     losses: list[float]
     model: nn.Module

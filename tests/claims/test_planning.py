@@ -28,13 +28,8 @@ def days(parameters, tokens, rate, devices, mfu):
     return seconds / (24 * 60 * 60)
 
 
-def whole(value):
-    """Say whether a value is of an integer type; 40e9 is a float."""
-    return "an integer" if isinstance(value, Integral) else f"a {type(value).__name__}"
-
-
 def matrix_bytes():
-    """Return the bytes of the matrix of GPT-3, which takes none here."""
+    """Return the bytes of the matrix of GPT-3; on the meta device it takes no memory."""
     matrix = torch.empty(MATRIX, dtype=torch.float32, device="meta")
     return matrix.numel() * matrix.element_size()
 
@@ -42,39 +37,44 @@ def matrix_bytes():
 @verifies(planning.TRAINING_TIME)
 def test_the_lectures_run_takes_143_9_days(impl, evidence):
     """70e9 parameters, 15e12 tokens and 1024 H100 at an MFU of 0.5 give 143.9 days, for NumPy's integers too."""
-    evidence.equal(round(float(impl.planning.training_days(**LECTURE)), 1), 143.9, unit="days", **LECTURE)
+    evidence.equal(
+        round(float(impl.planning.training_days(**LECTURE)), 1), 143.9, what="the training time", unit="days", **LECTURE
+    )
     in_numpy = {"parameters": np.int64(70 * 10**9), "tokens": np.int64(15 * 10**12), "devices": np.int32(1024)}
     evidence.equal(
         round(float(impl.planning.training_days(**LECTURE | in_numpy)), 1),
         143.9,
-        unit="days for NumPy",
+        what="the training time for NumPy's integers",
+        unit="days",
         **LECTURE | in_numpy,
     )
-    three = np.uint32(3 * 10**9)  # twice which passes 32 bits
+    three = np.uint32(3 * 10**9)  # Its double does not fit into 32 bits.
     predicted = days(3 * 10**9, 3 * 10**9, 10**9, 3 * 10**9, 1)
     tolerance = bounds.rounding.napkin(predicted)
     measured = impl.planning.training_days(three, three, promised_flop_per_second=1e9, devices=three, mfu=1)
-    evidence.close(measured, float(predicted), tolerance=tolerance, unit="days for 32 bits", each=three)
+    evidence.close(measured, float(predicted), tolerance=tolerance, what="the training time", unit="days", each=three)
 
 
 @verifies(planning.TRAINING_TIME)
 @given(run=st.training_runs)
 def test_training_takes_6_flops_per_parameter_and_token(impl, evidence, run):
-    """For any run it takes 6·N·T FLOPs over the rate of all devices, in days; one device and half are the default."""
+    """Any run takes 6·N·T FLOPs over the rate of all devices, in days; the defaults are 1 device and an MFU of 0.5."""
     parameters, tokens, rate, devices, mfu = run
     training_days = partial(impl.planning.training_days, parameters, tokens, promised_flop_per_second=rate)
     predicted = days(parameters, tokens, rate, devices, mfu)
+    tolerance = bounds.rounding.napkin(predicted)
     measured = training_days(devices=devices, mfu=mfu)
-    evidence.close(measured, float(predicted), tolerance=bounds.rounding.napkin(predicted), unit="days")
+    evidence.close(measured, float(predicted), tolerance=tolerance, what="the training time", unit="days")
     predicted = days(parameters, tokens, rate, 1, 0.5)
+    tolerance = bounds.rounding.napkin(predicted)
     evidence.close(
-        training_days(), float(predicted), tolerance=bounds.rounding.napkin(predicted), unit="days by default"
+        training_days(), float(predicted), tolerance=tolerance, what="the training time by default", unit="days"
     )
 
 
 @verifies(planning.TRAINING_TIME)
 def test_a_run_that_cannot_be_raises(impl, evidence):
-    """Negative, NaN or infinite numbers, and no devices, rate or MFU raise, and so do words."""
+    """Negative, NaN and infinite numbers raise, as do 0 devices, a rate or an MFU of 0, and words."""
     training_days = impl.planning.training_days
     wrong = [
         (name, value, ValueError)
@@ -90,7 +90,9 @@ def test_a_run_that_cannot_be_raises(impl, evidence):
         error = EITHER if name == "devices" and isinstance(value, float) else error
         evidence.raises(error, partial(training_days, **LECTURE | {name: value}), **{name: value})
     for name in ("parameters", "tokens"):
-        evidence.equal(training_days(**LECTURE | {name: 0}), 0, unit="days without any", argument=name)
+        evidence.equal(
+            training_days(**LECTURE | {name: 0}), 0, what="the training time without any", unit="days", argument=name
+        )
 
 
 @verifies(planning.LARGEST_MODEL)
@@ -100,11 +102,11 @@ def test_the_lectures_memory_holds_40e9_parameters(impl, evidence):
     for given_as in (memory, float(memory), np.int64(memory)):
         found = impl.planning.largest_model(given_as)
         inputs = {"memory_bytes": given_as}
-        evidence.equal(found, 40 * 10**9, unit="parameters", **inputs)
-        evidence.equal(whole(found), "an integer", unit="as the result", **inputs)
+        evidence.equal(found, 40 * 10**9, what="the largest model", unit="parameters", **inputs)
+        evidence.true(isinstance(found, Integral), "the result is an integer", result=found, **inputs)
         found = impl.planning.largest_model(given_as, np.int32(16))
         inputs |= {"bytes_per_parameter": np.int32(16)}
-        evidence.equal(found, 40 * 10**9, unit="parameters for NumPy", **inputs)
+        evidence.equal(found, 40 * 10**9, what="the largest model for NumPy's 16", unit="parameters", **inputs)
 
 
 @verifies(planning.LARGEST_MODEL)
@@ -112,13 +114,13 @@ def test_the_lectures_memory_holds_40e9_parameters(impl, evidence):
 @example(memory=(16, 16))
 @example(memory=(16, 4))
 @example(memory=(15, 16))
-@example(memory=(2**53 + 1, 1))  # not a float64
+@example(memory=(2**53 + 1, 1))  # A float64 cannot hold this number.
 def test_the_largest_model_fits_and_one_parameter_more_does_not(impl, evidence, memory):
     """The quotient is rounded down without an error, for integers beyond 2⁵³ and fractions of a byte too."""
     memory, each = memory
     found = impl.planning.largest_model(memory, each)
-    evidence.equal(found, Fraction(memory) // Fraction(each), unit="parameters")
-    evidence.equal(whole(found), "an integer", unit="as the result")
+    evidence.equal(found, Fraction(memory) // Fraction(each), what="the largest model", unit="parameters")
+    evidence.true(isinstance(found, Integral), "the result is an integer", result=found)
 
 
 @verifies(planning.LARGEST_MODEL)
@@ -133,20 +135,20 @@ def test_memory_that_cannot_be_raises(impl, evidence):
     for value in ("16", None):
         evidence.raises(TypeError, partial(largest_model, value), memory_bytes=value)
         evidence.raises(TypeError, partial(largest_model, 80e9, value), bytes_per_parameter=value)
-    evidence.equal(largest_model(0), 0, unit="parameters in no memory")
+    evidence.equal(largest_model(0), 0, what="the largest model in 0 bytes", unit="parameters")
 
 
 @verifies(planning.GPT3_MATRIX)
 def test_the_matrix_takes_2_25_gib(evidence):
     """12288 · 49152 values of 4 bytes are 2304 MiB, 2.25 GiB, and 2.416 GB rounded to the megabyte."""
     measured, shape = matrix_bytes(), (12288, 49152)
-    evidence.equal(measured, 2_415_919_104, unit="bytes", shape=shape)
-    evidence.equal(measured / UNITS["MiB"], 2304, unit="MiB", shape=shape)
-    evidence.equal(measured / UNITS["GiB"], 2.25, unit="GiB", shape=shape)
-    evidence.equal(round(measured / UNITS["GB"], 3), 2.416, unit="GB", shape=shape)
+    evidence.equal(measured, 2_415_919_104, what="the matrix", unit="bytes", shape=shape)
+    evidence.equal(measured / UNITS["MiB"], 2304, what="the matrix", unit="MiB", shape=shape)
+    evidence.equal(measured / UNITS["GiB"], 2.25, what="the matrix", unit="GiB", shape=shape)
+    evidence.equal(round(measured / UNITS["GB"], 3), 2.416, what="the matrix", unit="GB", shape=shape)
 
 
 @refutes(planning.GPT3_MATRIX)
 def test_the_matrix_does_not_take_2_3_gb(evidence):
     """In GB of 10⁹ bytes, to one decimal as in the notes, it takes 2.4."""
-    evidence.differs(round(matrix_bytes() / UNITS["GB"], 1), 2.3, unit="GB")
+    evidence.differs(round(matrix_bytes() / UNITS["GB"], 1), 2.3, what="the matrix", unit="GB")

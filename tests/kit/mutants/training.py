@@ -546,7 +546,7 @@ def stops_where_the_loss_stays(get_batch, **arguments):
     """Ends the run early where two losses in turn are equal."""
     trained = train(get_batch, **arguments)
     pairs = zip(trained.losses, trained.losses[1:], strict=False)
-    last = next((place for place, (old, new) in enumerate(pairs, 1) if old == new), len(trained.losses))
+    last = next((step for step, (old, new) in enumerate(pairs, 1) if old == new), len(trained.losses))
     return trained._replace(losses=trained.losses[:last])
 
 
@@ -630,7 +630,7 @@ def accumulates_point_by_point(get_batch, **arguments):
     """Adds up the gradients of single points, each of them a share of the mean."""
 
     def loss_of(p, y):
-        return sum(mse_loss(p[place], y[place]) for place in range(len(y))) / len(y)
+        return sum(mse_loss(p[point], y[point]) for point in range(len(y))) / len(y)
 
     return loop(get_batch, **arguments, loss_of=loss_of)
 
