@@ -5,10 +5,10 @@ from typing import NamedTuple, SupportsIndex
 
 __all__ = ["MemoryBudget", "peak_bytes", "training_budget"]
 
-STATES = {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2}  # values that an optimizer keeps per parameter
-COUNTERS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 1}  # and per matrix: the number of steps
-ROOTS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 2}  # copies of a matrix while the step divides by a root
-VALUE = 4  # bytes of a float32 value
+STATES = {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2}  # An optimizer has this many values per parameter.
+COUNTERS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 1}  # Per matrix, these count the steps.
+ROOTS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 2}  # The division by a root copies a matrix this often.
+VALUE = 4  # A float32 value takes 4 bytes.
 
 # Bytes per parameter, activation, gradient and optimizer state. In mixed precision a parameter is two values: one of
 # 16 bits to compute with, and its float32 master; some recipes do without the latter.
@@ -104,14 +104,14 @@ def peak_bytes(
 
     # The gradient of the loss, and then the head's: of the prediction, the head's weight, and the last hidden layer.
     backward = outputs * layers + held + 1 + points + width + (outputs if layers else 0)
-    for layer in (1, layers - 1, layers):  # from the top; what is alive changes evenly in between
+    for layer in (1, layers - 1, layers):  # The bytes alive are linear in `layer`: the maximum is at an end.
         if 1 <= layer <= layers:
-            inputs = 0 if layer == layers else outputs  # the batch needs no gradient
+            inputs = 0 if layer == layers else outputs  # The batch needs no gradient.
             alive = held + 1 + width + layer * matrix + (layers - layer + 1) * outputs + inputs
             backward = max(backward, alive)
 
     roots = ROOTS[optimizer]
-    before = matrix if layers and roots else 0  # of the weight before, not yet freed
+    before = matrix if layers and roots else 0  # The previous weight's tensor is not yet freed.
     step = max(roots * width + before, (roots * matrix + (before if layers > 1 else 0)) if layers else 0)
     step += parameters + held + (0 if optimizer == "sgd" else number)
     return VALUE * (always + max(forward, backward, step))

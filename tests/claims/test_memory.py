@@ -18,8 +18,8 @@ from spec.oracles import steps
 STATES = {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2}
 COUNTERS = {"sgd": 0, "momentum": 0, "adagrad": 1, "adam": 1}
 HUGE = (2**26 + 1, 2**30 + 1, 2**13 + 1)  # points, width and layers: beyond 2⁶⁴ values, and odd, as no float is there
-# Held or not shows in the first, the highest point of backward in the second, and the optimizer in the last.
-# Beside them one layer alone, and as many points as dimensions.
+# In the first network activations decide the peak, in the second the highest point of backward, in the third the
+# optimizer. The others have a single layer, or as many points as dimensions.
 EACH_PHASE = ((200, 5, 1), (40, 64, 4), (1, 64, 5), (1, 64, 1), (64, 64, 2))
 WHOLE = (int, np.int32, np.int64, np.uint32, np.uint64)
 KINDS = ("parameters", "activations", "gradients", "optimizer_states")
@@ -31,10 +31,15 @@ def parameters_of(width, layers):
     return width * width * layers + width
 
 
-def is_exactly(evidence, count, predicted, unit, **inputs):
+def is_python_int(evidence, count, **inputs):
+    """Require that a count is an integer of Python's, which never overflows."""
+    evidence.true(isinstance(count, int), "the count is a Python integer", result_type=type(count).__name__, **inputs)
+
+
+def count_is(evidence, count, predicted, what, **inputs):
     """Require a count, and that it is an integer of Python's."""
-    evidence.equal(count, predicted, unit=unit, **inputs)
-    evidence.equal("int" if isinstance(count, int) else type(count).__name__, "int", unit="as the type", **inputs)
+    evidence.equal(count, predicted, what=what, **inputs)
+    is_python_int(evidence, count, **inputs)
 
 
 def holds_at_any_size(evidence, impl, kind, predicted):
@@ -43,7 +48,8 @@ def holds_at_any_size(evidence, impl, kind, predicted):
         for optimizer in STATES:
             counted = impl.memory.training_budget(*map(number, HUGE), optimizer)
             inputs = {"sizes": HUGE, "type": number.__name__, "optimizer": optimizer}
-            is_exactly(evidence, getattr(counted, kind), predicted(*HUGE, optimizer), kind.replace("_", " "), **inputs)
+            what = f"the number of {kind.replace('_', ' ')}"
+            count_is(evidence, getattr(counted, kind), predicted(*HUGE, optimizer), what, **inputs)
 
 
 def network(points, width, layers, device="cpu"):
@@ -53,13 +59,13 @@ def network(points, width, layers, device="cpu"):
 
 
 def step_of_the_peak(evidence, impl, optimizer, networks, device=steps.CPU):
-    """Require that the allocator's peaks are those predicted of one way to write the step; return its measurements.
+    """Require that the allocator's peaks are those predicted for one way to write the step; return its measurements.
 
-    What a step holds besides its four counts is up to who writes it. Others are tried where the first does not fit.
+    What a step holds besides its four counts depends on how it is written. Each recipe is tried until one fits.
     """
     predicted = [impl.memory.peak_bytes(*sizes, optimizer) for sizes in networks]
     for count in predicted:
-        evidence.equal("int" if isinstance(count, int) else type(count).__name__, "int", unit="as the type")
+        is_python_int(evidence, count)
     nearest = None
     for recipe in steps.recipes(optimizer):
         measured = [steps.measure(steps.network(*sizes), optimizer, device, recipe) for sizes in networks]
@@ -76,7 +82,7 @@ def step_of_the_peak(evidence, impl, optimizer, networks, device=steps.CPU):
         inputs |= {"measured_by": "the allocator", "predicted_by": "peak_bytes", "nearest_step": str(recipe)}
         if device.type == "cpu":
             inputs["peaks_in"] = max(step.live, key=lambda phase: max(step.live[phase]))
-        evidence.close(peak, count, tolerance=most, unit="bytes requested at the peak", **inputs)
+        evidence.close(peak, count, tolerance=most, what="the peak of requested memory", unit="bytes", **inputs)
     return list(zip(measured, predicted, strict=True))
 
 
@@ -89,9 +95,9 @@ def test_the_weights_are_as_many(impl, evidence, points, width, layers, optimize
     with steps.growth_of(steps.CPU) as growth:
         x, weights = steps.network(points, width, layers).in_torch()
         del x
-    evidence.equal(growth[0], 4 * parameters_of(width, layers), unit="bytes of weights")
+    evidence.equal(growth[0], 4 * parameters_of(width, layers), what="the weights", unit="bytes")
     counted = impl.memory.training_budget(points, width, layers, optimizer).parameters
-    is_exactly(evidence, counted, growth[0] // 4, "parameters")
+    count_is(evidence, counted, growth[0] // 4, "the number of parameters")
     del weights
 
 
@@ -109,9 +115,9 @@ def test_autograd_saves_as_many(impl, evidence, points, width, layers, optimizer
     """Besides parameters, batch and the loss's own B values, autograd saves 4·B·D·L bytes."""
     x, y, weights = network(points, width, layers)
     saved = steps.saved_for_backward(lambda: steps.forward(x, y, weights), x, y, *weights)
-    evidence.equal(saved, 4 * points * width * layers + 4 * points, unit="bytes saved")
+    evidence.equal(saved, 4 * points * width * layers + 4 * points, what="the saved tensors", unit="bytes")
     counted = impl.memory.training_budget(points, width, layers, optimizer).activations
-    is_exactly(evidence, counted, saved // 4 - points, "activations")
+    count_is(evidence, counted, saved // 4 - points, "the number of activations")
 
 
 @verifies(memory.ACTIVATIONS)
@@ -133,8 +139,8 @@ def test_a_nonlinearity_saves_more(evidence, points, width, layers):
         return torch.nn.functional.mse_loss((hidden @ weights[-1]).squeeze(-1), y)
 
     saved = steps.saved_for_backward(forward, x, y, *weights) // 4
-    evidence.equal(saved, 2 * points * width * layers + points, unit="values saved")
-    evidence.differs(saved, points * width * layers, unit="values saved")
+    evidence.equal(saved, 2 * points * width * layers + points, what="the saved tensors", unit="values")
+    evidence.differs(saved, points * width * layers, what="the saved tensors", unit="values")
 
 
 @verifies(memory.GRADIENTS)
@@ -146,9 +152,9 @@ def test_backward_leaves_one_gradient_per_parameter(impl, evidence, points, widt
     x, y, weights = network(points, width, layers)
     with steps.growth_of(steps.CPU) as growth:
         steps.forward(x, y, weights)[1].backward()
-    evidence.equal(growth[0], 4 * parameters_of(width, layers), unit="bytes of gradients")
+    evidence.equal(growth[0], 4 * parameters_of(width, layers), what="the gradients", unit="bytes")
     counted = impl.memory.training_budget(points, width, layers, optimizer).gradients
-    is_exactly(evidence, counted, growth[0] // 4, "gradients")
+    count_is(evidence, counted, growth[0] // 4, "the number of gradients")
 
 
 @verifies(memory.GRADIENTS)
@@ -162,7 +168,7 @@ def test_gradients_are_counted_at_any_size(impl, evidence):
 @example(points=3, width=3, layers=3, optimizer="adagrad")
 @example(points=1, width=1, layers=1, optimizer="adam")
 def test_optimizers_keep_as_many_states(impl, evidence, points, width, layers, optimizer):
-    """Of values the size of a parameter the first step leaves 0 for SGD, 1 with momentum, 1 for AdaGrad, 2 for Adam."""
+    """Per parameter the first step leaves no value for SGD, 1 with momentum, 1 for AdaGrad, and 2 for Adam."""
     _, _, weights = network(points, width, layers)
     for weight in weights:
         weight.grad = torch.ones_like(weight)
@@ -171,9 +177,9 @@ def test_optimizers_keep_as_many_states(impl, evidence, points, width, layers, o
         stepping.step()
     counters = COUNTERS[optimizer] * (layers + 1)
     predicted = STATES[optimizer] * parameters_of(width, layers)
-    evidence.equal(growth[0], 4 * (predicted + counters), unit="bytes of states", counters=counters)
+    evidence.equal(growth[0], 4 * (predicted + counters), what="the optimizer's state", unit="bytes", counters=counters)
     counted = impl.memory.training_budget(points, width, layers, optimizer).optimizer_states
-    is_exactly(evidence, counted, growth[0] // 4 - counters, "optimizer states")
+    count_is(evidence, counted, growth[0] // 4 - counters, "the number of optimizer states")
     del stepping
 
 
@@ -190,13 +196,14 @@ def test_states_are_counted_at_any_size(impl, evidence):
 @example(points=3, width=3, layers=3, optimizer="adagrad")
 @example(points=1, width=1, layers=1, optimizer="adam")
 def test_the_sum_is_what_comes_to_exist(impl, evidence, points, width, layers, optimizer):
-    """The total is 4 bytes for each of the four counts, which have their names in this order."""
+    """The total is 4 bytes for each value of the four counts, whose names and order are the notes'."""
     budget = impl.memory.training_budget(points, width, layers, optimizer)
     parameters, activations = parameters_of(width, layers), points * width * layers
-    counts = (parameters, activations, parameters, STATES[optimizer] * parameters)
-    evidence.equal(tuple(budget), counts, unit="as the counts")
-    evidence.equal(tuple(budget._fields), KINDS, unit="as the names")
-    is_exactly(evidence, budget.total_bytes, 4 * sum(counts), "bytes")
+    expected = (parameters, activations, parameters, STATES[optimizer] * parameters)
+    evidence.equal(tuple(budget), expected, what="the four counts")
+    evidence.equal(tuple(budget._fields), KINDS, what="the names of the counts")
+    evidence.equal(budget.total_bytes, 4 * sum(expected), what="the total", unit="bytes")
+    is_python_int(evidence, budget.total_bytes)
 
 
 @verifies(memory.TOTAL)
@@ -206,7 +213,7 @@ def test_the_sum_is_what_comes_to_exist(impl, evidence, points, width, layers, o
 @example(networks=EACH_PHASE, optimizer="adagrad")
 @example(networks=EACH_PHASE, optimizer="adam")
 def test_the_peak_is_the_largest_of_three_phases(impl, evidence, networks, optimizer):
-    """The model of a step predicts the peaks that the allocator measures of it, in networks of any size."""
+    """The predicted peak of a step is the one that the allocator measures, in networks of any size."""
     step_of_the_peak(evidence, impl, optimizer, networks)
 
 
@@ -224,32 +231,32 @@ def test_there_is_no_size_too_large(impl, evidence):
         for number in WHOLE:
             predicted = impl.memory.peak_bytes(*map(number, HUGE), optimizer)
             inputs = {"sizes": HUGE, "type": number.__name__, "optimizer": optimizer}
-            evidence.at_least(predicted, 4 * alive, unit="bytes", **inputs)
-            evidence.at_most(predicted, 4 * everything, unit="bytes", **inputs)
+            evidence.at_least(predicted, 4 * alive, what="the peak", unit="bytes", **inputs)
+            evidence.at_most(predicted, 4 * everything, what="the peak", unit="bytes", **inputs)
 
 
 @verifies(memory.TOTAL)
 def test_adagrad_is_the_optimizer_unless_another_is_named(impl, evidence):
-    """Without an optimizer, counts and peak are those of AdaGrad, and names of arguments are as given."""
+    """Without an optimizer, counts and peak are those of AdaGrad, and sizes can be given by name."""
     sizes = {"batch_size": 7, "dim": 64, "num_layers": 3}
     for function in (impl.memory.training_budget, impl.memory.peak_bytes):
-        unit = f"by {function.__name__} without an optimizer"
-        evidence.equal(function(**sizes), function(**sizes, optimizer="adagrad"), unit=unit, **sizes)
+        what = f"the result of {function.__name__} without an optimizer"
+        evidence.equal(function(**sizes), function(**sizes, optimizer="adagrad"), what=what, **sizes)
 
 
 @verifies(memory.TOTAL)
 def test_what_is_no_size_or_optimizer_is_refused(impl, evidence):
-    """Negative sizes and unknown optimizers raise ValueError, what is no integer that or TypeError."""
+    """Negative sizes raise ValueError; sizes that are no integers and unknown optimizers raise it or TypeError."""
     for function in (impl.memory.training_budget, impl.memory.peak_bytes):
-        function(8, 8, 8, "adam")  # A result for 8 that is found again is none for 8.0.
-        for place in range(3):
+        function(8, 8, 8, "adam")  # A cached result for 8 must not be returned for 8.0.
+        for argument in range(3):
             for size in NO_SIZES:
                 sizes = [8, 8, 8]
-                sizes[place] = size
+                sizes[argument] = size
                 error = ValueError if isinstance(size, int | np.integer) else (ValueError, TypeError)
                 call = partial(function, *sizes, "adam")
                 evidence.raises(error, call, function=function.__name__, sizes=sizes)
-        for name in ("no optimizer", "", "ada"):  # one that exists may be known in addition
+        for name in ("no optimizer", "", "ada"):  # No other optimizer has these names, so nobody may support them.
             call = partial(function, 8, 8, 8, name)
             evidence.raises((ValueError, TypeError), call, function=function.__name__, optimizer=name)
 
@@ -260,24 +267,26 @@ def test_what_is_no_size_or_optimizer_is_refused(impl, evidence):
 )
 def test_the_sum_is_not_the_peak(evidence, points, layers, optimizer, above):
     """Few points in many layers under SGD peak at three quarters of the sum; a large batch and Adam peak above it."""
-    width, unit = 64, "of the sum"
+    width, what = 64, "the peak over the sum"
     parameters = parameters_of(width, layers)
     literal = 4 * (parameters * (2 + STATES[optimizer]) + points * width * layers)
     measured = steps.measure(steps.network(points, width, layers), optimizer).peak.requested
-    evidence.differs(measured, literal, unit="bytes")
+    evidence.differs(measured, literal, what="the peak", unit="bytes")
     if above:
-        evidence.at_least(measured / literal, 5 / 4, unit=unit)
+        evidence.at_least(measured / literal, 5 / 4, what=what)
     else:
-        evidence.at_most(measured / literal, 3 / 4, unit=unit)
+        evidence.at_most(measured / literal, 3 / 4, what=what)
 
 
 @verifies(memory.TOTAL)
 def test_a_step_leaves_no_more_than_its_states(evidence):
     """Over the phases of a step the bytes alive rise and fall, and end where they began."""
     step = steps.measure(steps.network(64, 64, 4), "adam")
-    evidence.equal(step.live["zero_grad"][-1], step.live["forward"][0], unit="bytes alive")
-    evidence.equal(max(map(max, step.live.values())), step.peak.requested, unit="bytes at the peak")
-    evidence.equal(step.left, 0, unit="bytes left")
+    evidence.equal(
+        step.live["zero_grad"][-1], step.live["forward"][0], what="the memory alive at the end", unit="bytes"
+    )
+    evidence.equal(max(map(max, step.live.values())), step.peak.requested, what="the peak", unit="bytes")
+    evidence.equal(step.left, 0, what="the memory left after the step", unit="bytes")
     changes = 0
     for phase, live in step.live.items():
         evidence.series(
@@ -296,8 +305,12 @@ def test_the_peak_on_an_accelerator(impl, evidence, accelerator):
         for (points, width, layers), (step, predicted) in zip(networks, measured_steps, strict=True):
             sizes = {"points": points, "width": width, "layers": layers, "optimizer": optimizer}
             tolerance = bounds.memory.peak(step.peak.requested, layers) + bounds.memory.spare(block, layers)
-            evidence.close(step.peak.allocated, predicted, tolerance=tolerance, unit="bytes allocated", **sizes)
-            evidence.equal(step.left, 0, unit="bytes left", workspace=step.workspace, **sizes)
+            evidence.close(
+                step.peak.allocated, predicted, tolerance=tolerance, what="the allocated memory", unit="bytes", **sizes
+            )
+            evidence.equal(
+                step.left, 0, what="the memory left after the step", unit="bytes", workspace=step.workspace, **sizes
+            )
 
 
 @verifies(memory.FLOPS_PER_STEP)
@@ -308,7 +321,7 @@ def test_the_first_layer_passes_no_gradient_on(evidence, points, width, layers):
     with FlopCounter() as counter:
         steps.forward(x, y, weights)[1].backward()
     predicted = 6 * points * parameters_of(width, layers) - 2 * points * weights[0].numel()
-    evidence.equal(counter.matmul, predicted, unit="FLOPs")
+    evidence.equal(counter.matmul, predicted, what="the products of a step", unit="FLOPs")
 
 
 @refutes(memory.FLOPS_PER_STEP)
@@ -319,4 +332,6 @@ def test_a_step_takes_less_than_six_flops_per_parameter(evidence, layers):
     x, y, weights = network(points, width, layers)
     with FlopCounter() as counter:
         steps.forward(x, y, weights)[1].backward()
-    evidence.differs(counter.matmul, 6 * points * parameters_of(width, layers), unit="FLOPs")
+    evidence.differs(
+        counter.matmul, 6 * points * parameters_of(width, layers), what="the products of a step", unit="FLOPs"
+    )

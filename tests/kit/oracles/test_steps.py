@@ -59,11 +59,11 @@ def test_the_claim_about_accelerators_can_be_run(monkeypatch):
         claims.test_the_peak_on_an_accelerator(
             impl=SimpleNamespace(memory=memory), evidence=evidence, accelerator=steps.CPU
         )
-        assert {record["unit"] for record in evidence.json()} == {
-            "bytes requested at the peak",
-            "bytes allocated",
-            "bytes left",
-            "as the type",
+        assert {record["what"] for record in evidence.json()} == {
+            "the peak of requested memory",
+            "the allocated memory",
+            "the memory left after the step",
+            "the count is a Python integer",
         }
 
 
