@@ -37,7 +37,7 @@ def mixed_precision_step(
     Source: Micikevicius et al., Mixed Precision Training (2018), arXiv:1710.03740.
     """
     if scaler is None:
-        scaler = torch.amp.GradScaler(x.device.type, enabled=False)  # lets everything pass
+        scaler = torch.amp.GradScaler(x.device.type, enabled=False)  # A disabled scaler changes nothing.
     with torch.autocast(x.device.type, dtype=dtype):
         prediction = model(x)
     if prediction.shape != y.shape:

@@ -14,7 +14,7 @@ from spec.bounds.rounding import Computed
 from spec.claim import verifies
 from spec.claims import precision
 
-WIDENING = {torch.bfloat16: 2, torch.float16: 2, torch.float32: 4, torch.float64: 8}  # bytes per value
+WIDENING = {torch.bfloat16: 2, torch.float16: 2, torch.float32: 4, torch.float64: 8}  # A value takes this many bytes.
 
 
 def integers(seed, *shape, device, largest=2):
@@ -93,16 +93,17 @@ def test_wider_dtypes_are_more_exact(evidence, device):
     """Over 1,024 products the error falls from bfloat16 over float16 to float32, where that is multiplied whole."""
     angles = torch.arange(32 * 64, dtype=torch.float64)
     x, w = (angles * 2.1).sin().reshape(32, 64), (angles * 3.7).sin().reshape(64, 32)
-    whole = (
-        bounds.rounding.operand_cut(torch.float32) == 0
-    )  # TF32, which some containers turn on, has float16's 10 bits
+    # TF32, which some containers turn on, has only float16's 10 bits.
+    whole = bounds.rounding.operand_cut(torch.float32) == 0
     errors = {
         dtype: ((x.to(device, dtype) @ w.to(device, dtype)).cpu().double() - x @ w).square().mean().sqrt().item()
         for dtype in (torch.bfloat16, torch.float16, *([torch.float32] if whole else []))
     }
     for narrow, wide in pairwise(errors):
         falls = errors[narrow] / errors[wide]
-        evidence.at_least(falls, bounds.rounding.FALLS, unit="times the wider dtype's error", narrow=narrow, wide=wide)
+        evidence.at_least(
+            falls, bounds.rounding.FALLS, what="the narrow dtype's error over the wide one's", narrow=narrow, wide=wide
+        )
 
 
 @verifies(precision.TRADE_OFF)
@@ -110,9 +111,9 @@ def test_wider_dtypes_take_more_bytes(evidence, device):
     """bfloat16 and float16 take 2 bytes per value, float32 4 and float64 8."""
     for dtype, size in WIDENING.items():
         if device.type == "mps" and dtype is torch.float64:
-            continue  # which has none
+            continue  # MPS has no float64.
         storage = torch.empty(100, dtype=dtype, device=device).untyped_storage()
-        evidence.equal(storage.nbytes(), 100 * size, unit="bytes", dtype=dtype)
+        evidence.equal(storage.nbytes(), 100 * size, what="the storage of 100 values", unit="bytes", dtype=dtype)
 
 
 @verifies(precision.TRADE_OFF)
@@ -123,9 +124,9 @@ def test_bfloat16_absorbs_what_float32_keeps(evidence, device):
         for _ in range(steps):
             low += 1e-3
             wide += 1e-3
-        evidence.equal(low.item(), 1, unit="as the bfloat16 weight", steps=steps)
+        evidence.equal(low.item(), 1, what="the bfloat16 weight", steps=steps)
         tolerance = bounds.updates.additions(1e-3, steps)
-        evidence.close(wide.item(), 1 + steps * 1e-3, tolerance=tolerance, unit="as the float32 weight", steps=steps)
+        evidence.close(wide.item(), 1 + steps * 1e-3, tolerance=tolerance, what="the float32 weight", steps=steps)
 
 
 # ---- one step ----
@@ -136,45 +137,52 @@ def test_bfloat16_absorbs_what_float32_keeps(evidence, device):
 def test_updates_that_the_low_dtype_would_lose_are_kept(impl, evidence, device, seed, sizes, dtype, scale):
     """The layer's output is in the low dtype; the loss, the gradients and the step are exact, as float32 has them."""
     layer, x, y = exact_problem(seed, sizes, device)
-    lr = 2.0**-12  # of 1 and more, bfloat16 keeps 2⁻⁷
-    given_x, given_y = (x[None], y[None]) if seed % 3 == 0 else (x.clone(), y.clone())  # more dimensions
-    kept_x, kept_y, outputs = given_x.clone(), given_y.clone(), []
+    lr = 2.0**-12  # From 1 on, bfloat16's spacing is 2⁻⁷ or more: it would lose these updates.
+    passed_x, passed_y = (
+        (x[None], y[None]) if seed % 3 == 0 else (x.clone(), y.clone())
+    )  # Some batches have another dimension.
+    x_before, y_before, outputs = passed_x.clone(), passed_y.clone(), []
     layer.register_forward_hook(lambda module, inputs, output: outputs.append(output))
     optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=lr), scaler_of(scale, device)
-    for number in range(2):  # the second one without the gradients of the first
-        loss, *gradients = exact_step(layer, kept_x.reshape(x.shape), kept_y.reshape(y.shape))
+    for number in range(2):  # The second step must not add the first one's gradients.
+        loss, *gradients = exact_step(layer, x_before.reshape(x.shape), y_before.reshape(y.shape))
         predicted = [p.detach().cpu().double() - lr * g for p, g in zip(layer.parameters(), gradients, strict=True)]
-        measured = impl.precision.mixed_precision_step(layer, optimizer, given_x, given_y, dtype=dtype, scaler=scaler)
-        evidence.equal(dtypes_of(outputs), dtypes_of([torch.empty(0, dtype=dtype)]), unit="as the output's dtype")
-        evidence.equal(measured, loss.float(), unit="as the loss", step=number)
-        evidence.equal(measured.device.type, device.type, unit="as the loss's device")
-        evidence.equal("graph" if measured.requires_grad else "no graph", "no graph", unit="behind the loss")
+        measured = impl.precision.mixed_precision_step(layer, optimizer, passed_x, passed_y, dtype=dtype, scaler=scaler)
+        evidence.equal(dtypes_of(outputs), dtypes_of([torch.empty(0, dtype=dtype)]), what="the output's dtype")
+        evidence.equal(measured, loss.float(), what="the loss", step=number)
+        evidence.equal(measured.device.type, device.type, what="the loss's device")
+        evidence.true(not measured.requires_grad, "the loss has no graph", step=number)
         for name, parameter, value in zip(("weight", "bias"), layer.parameters(), predicted, strict=True):
-            evidence.equal(parameter.detach(), value.float(), unit=f"as the {name}", step=number)
-        evidence.equal(given_x, kept_x, unit="as x afterwards")
-        evidence.equal(given_y, kept_y, unit="as y afterwards")
-        with torch.no_grad():  # small integers again
+            evidence.equal(parameter.detach(), value.float(), what=f"the {name} after the step", step=number)
+        evidence.equal(passed_x, x_before, what="x after the step")
+        evidence.equal(passed_y, y_before, what="y after the step")
+        with torch.no_grad():  # Small integers keep the next step exact.
             for parameter in layer.parameters():
                 parameter.copy_(parameter.round())
 
 
 @verifies(precision.FORWARD_ONLY)
 def test_all_that_lasts_is_float32(impl, evidence, device):
-    """Parameters, their gradients and what Adam keeps of them are float32, whatever the forward pass is in."""
+    """Parameters, their gradients and Adam's state are float32, whatever dtype the forward pass has."""
     for dtype in (torch.bfloat16, torch.float16):
         layer, x, y = exact_problem(1, (4, 3, 2), device)
         parameters = [*layer.parameters()]
         optimizer = torch.optim.Adam(parameters)
         for _ in range(2):
             impl.precision.mixed_precision_step(layer, optimizer, x, y, dtype=dtype)
-            kept = [tensor for state in optimizer.state.values() for tensor in state.values()]
+            states = [tensor for state in optimizer.state.values() for tensor in state.values()]
             gradients = [p.grad for p in parameters if p.grad is not None]
-            evidence.equal(dtypes_of(parameters + gradients + kept), ["float32"], unit="as what lasts", dtype=dtype)
-            evidence.equal(layer(x).dtype, torch.float32, unit="as a product after the step", dtype=dtype)
+            evidence.equal(
+                dtypes_of(parameters + gradients + states),
+                ["float32"],
+                what="the dtype of parameters, gradients and states",
+                dtype=dtype,
+            )
+            evidence.equal(layer(x).dtype, torch.float32, what="the dtype of a product after the step", dtype=dtype)
         same = [*map(id, parameters)] == [*map(id, layer.parameters())]
-        evidence.equal("the same" if same else "others", "the same", unit="parameters", dtype=dtype)
+        evidence.true(same, "the parameters are the same objects", dtype=dtype)
         steps = {float(state["step"]) for state in optimizer.state.values()}
-        evidence.equal(sorted(steps), [2.0], unit="as Adam's steps", calls=2, dtype=dtype)
+        evidence.equal(sorted(steps), [2.0], what="Adam's count of steps", calls=2, dtype=dtype)
 
 
 @verifies(precision.FORWARD_ONLY)
@@ -184,7 +192,7 @@ def test_bfloat16_is_the_default(impl, evidence, device):
     outputs = []
     layer.register_forward_hook(lambda module, inputs, output: outputs.append(output))
     impl.precision.mixed_precision_step(layer, torch.optim.SGD(layer.parameters()), x, y)
-    evidence.equal(dtypes_of(outputs), ["bfloat16"], unit="as the output's dtype", dtype="not given")
+    evidence.equal(dtypes_of(outputs), ["bfloat16"], what="the output's dtype", dtype="not given")
 
 
 @verifies(precision.FORWARD_ONLY)
@@ -200,7 +208,7 @@ def test_shapes_that_would_broadcast_are_refused(impl, evidence, device):
             evidence.raises(
                 ValueError, partial(impl.precision.mixed_precision_step, model, optimizer, x, target), y=shape
             )
-            evidence.equal(layer.weight.detach(), before, unit="as the weight after a refusal", y=shape)
+            evidence.equal(layer.weight.detach(), before, what="the weight after a refusal", y=shape)
 
 
 # ---- many values, many steps ----
@@ -214,22 +222,22 @@ def test_a_step_ends_where_float32_ends_but_for_rounding(impl, evidence, device,
     x, y, *parameters = (torch.randn(shape, generator=generator) for shape in shapes)
     loss, gradients, largest = two_layers(x, y, parameters, dtype)
     if scale is not None and scale * largest > torch.finfo(dtype).max / 2:
-        scale = None  # an overflow, which skips the step, has a test of its own
+        scale = None  # An overflow skips the step; another test checks that.
     predicted = [bounds.updates.sgd(p, g, 0.125) for p, g in zip(parameters, gradients, strict=True)]
     x, y, w1, b1, w2, b2 = (tensor.to(device) for tensor in (x, y, *parameters))
     model = nn.Sequential(linear(w1, b1), linear(w2, b2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.125)
     step = partial(impl.precision.mixed_precision_step, model, optimizer, x, y)
     measured = step(dtype=dtype, scaler=scaler_of(scale, device))
-    evidence.close(measured, loss.exact.squeeze(), tolerance=loss.error.squeeze(), unit="as the loss")
+    evidence.close(measured, loss.exact.squeeze(), tolerance=loss.error.squeeze(), what="the loss")
     for parameter, value in zip(model.parameters(), predicted, strict=True):
-        evidence.close(parameter.detach(), value.exact, tolerance=value.error, unit="as a parameter")
+        evidence.close(parameter.detach(), value.exact, tolerance=value.error, what="the parameter after the step")
 
 
 def two_layers(x, y, parameters, dtype):
-    """Return loss and gradients of a network of two layers: products in a low dtype, the rest in float32.
+    """Return the loss and the gradients of a network of two layers, and the largest value in its backward pass.
 
-    And the largest value there can be on the way back, partial sums included.
+    Products are in a low dtype, the rest in float32. The largest value includes partial sums.
     """
     x, y, w1, b1, w2, b2 = map(Computed.given, (x, y, *parameters))
     ones = Computed.given(torch.ones(1, len(x.exact)))
@@ -249,7 +257,7 @@ def two_layers(x, y, parameters, dtype):
 @verifies(precision.AUTOCAST)
 @given(seed=st.seeds, sizes=st.exact_sizes, dtype=st.low_dtypes, scale=st.scales)
 def test_each_step_sees_the_weights_of_the_one_before(impl, evidence, device, seed, sizes, dtype, scale):
-    """The second step's loss is that of the first one's weights, exactly, and so is its update."""
+    """The second step's loss and update are exactly those of the weights as they stand before it."""
     layer, x, y = exact_problem(seed, sizes, device)
     optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=0.5), scaler_of(scale, device)
     first = None
@@ -257,19 +265,19 @@ def test_each_step_sees_the_weights_of_the_one_before(impl, evidence, device, se
         loss, *gradients = exact_step(layer, x, y)
         predicted = [p.detach().cpu().double() - 0.5 * g for p, g in zip(layer.parameters(), gradients, strict=True)]
         measured = impl.precision.mixed_precision_step(layer, optimizer, x, y, dtype=dtype, scaler=scaler)
-        evidence.equal(measured, loss.float(), unit="as the loss", step=number)
+        evidence.equal(measured, loss.float(), what="the loss", step=number)
         for name, parameter, value in zip(("weight", "bias"), layer.parameters(), predicted, strict=True):
-            evidence.equal(parameter.detach(), value.float(), unit=f"as the {name}", step=number)
+            evidence.equal(parameter.detach(), value.float(), what=f"the {name} after the step", step=number)
         first = first or (measured, loss.float())
-        with torch.no_grad():  # small integers again, other ones
+        with torch.no_grad():  # Other small integers keep the next step exact.
             for parameter in layer.parameters():
                 parameter.copy_(parameter.round().remainder(5) - 2)
-    evidence.equal(*first, unit="as the first loss afterwards")
+    evidence.equal(*first, what="the first loss after the second step")
 
 
 @verifies(precision.AUTOCAST)
 def test_one_autocast_around_a_loop_reuses_stale_casts(evidence, device):
-    """Within one autocast a product goes on with the weight that was cast first; a new autocast sees the change."""
+    """Within one autocast a product uses the weight that was cast first; a new autocast sees the change."""
     for dtype in (torch.bfloat16, torch.float16):
         layer, x = linear(torch.ones(1, 1, device=device)), torch.ones(1, 1, device=device)
         products = []
@@ -280,7 +288,7 @@ def test_one_autocast_around_a_loop_reuses_stale_casts(evidence, device):
                     layer.weight += 1
         with torch.autocast(device.type, dtype=dtype):
             products.append(layer(x).item())
-        evidence.equal(products, [1.0, 1.0, 3.0], unit="as the products for weights of 1, 2 and 3", dtype=dtype)
+        evidence.equal(products, [1.0, 1.0, 3.0], what="the products for weights of 1, 2 and 3", dtype=dtype)
 
 
 @verifies(precision.AUTOCAST)
@@ -297,10 +305,10 @@ def test_parameters_without_a_gradient_stay(impl, evidence, device):
         optimizer = torch.optim.SGD([*layer.parameters(), others], lr=0.5)
         impl.precision.mixed_precision_step(layer, optimizer, x, y, **options)
         shown = ", ".join(options) or "none"
-        evidence.equal(layer.weight, before[0], unit="as the frozen one", options=shown)
-        evidence.equal(layer.unused.detach(), before[1], unit="as the unused one", options=shown)
-        evidence.equal(others.detach(), before[1], unit="as the one that is not the model's", options=shown)
-        evidence.differs(layer.bias.detach(), before[2], unit="as the one that learns", options=shown)
+        evidence.equal(layer.weight, before[0], what="the frozen parameter", options=shown)
+        evidence.equal(layer.unused.detach(), before[1], what="the unused parameter", options=shown)
+        evidence.equal(others.detach(), before[1], what="the parameter that the model lacks", options=shown)
+        evidence.differs(layer.bias.detach(), before[2], what="the parameter that learns", options=shown)
 
 
 # ---- scaling ----
@@ -316,10 +324,12 @@ def test_a_small_gradient_survives_only_if_it_is_scaled(impl, evidence, device):
         ):
             layer = linear(0 * one)
             optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
-            y = -(2.0 ** -(power + 1)) * one  # the error, of which the gradient is twice as much
+            y = -(2.0 ** -(power + 1)) * one  # The gradient is twice the error.
             impl.precision.mixed_precision_step(layer, optimizer, one, y, dtype=dtype, scaler=scaler_of(scale, device))
             predicted = -(2.0**-power) if power <= least else 0.0
-            evidence.equal(layer.weight.item(), predicted, unit="as the step", power=power, dtype=dtype, scale=scale)
+            evidence.equal(
+                layer.weight.item(), predicted, what="the weight after the step", power=power, dtype=dtype, scale=scale
+            )
 
 
 @verifies(precision.SCALING)
@@ -330,30 +340,30 @@ def test_an_overflow_skips_the_step_and_lowers_the_scale(impl, evidence, device)
         layer = linear(one)
         optimizer = torch.optim.SGD(layer.parameters(), lr=0.25, momentum=0.5)
         scaler = scaler_of(2.0**18, device)
-        for power in (18, 17, 16, 15, 14):  # the gradient is 2, and 2¹⁶ is infinite in float16
-            evidence.equal(scaler.get_scale(), 2.0**power, unit="as the scale", max_norm=max_norm)
-            evidence.equal(layer.weight.item(), 1, unit="as the weight while skipped", max_norm=max_norm)
-            kept = [state for state in optimizer.state.values() if state.get("momentum_buffer") is not None]
-            evidence.equal(len(kept), 0, unit="momenta while skipped", max_norm=max_norm)
+        for power in (18, 17, 16, 15, 14):  # The gradient is 2, and 2¹⁶ is infinite in float16.
+            evidence.equal(scaler.get_scale(), 2.0**power, what="the scale", max_norm=max_norm)
+            evidence.equal(layer.weight.item(), 1, what="the weight while steps are skipped", max_norm=max_norm)
+            momenta = [state for state in optimizer.state.values() if state.get("momentum_buffer") is not None]
+            evidence.equal(len(momenta), 0, what="the momenta while steps are skipped", max_norm=max_norm)
             loss = impl.precision.mixed_precision_step(
                 layer, optimizer, one, 0 * one, dtype=torch.float16, scaler=scaler, max_norm=max_norm
             )
-            evidence.equal(loss.item(), 1, unit="as the loss", max_norm=max_norm)
-        evidence.equal(scaler.get_scale(), 2.0**14, unit="as the scale in the end", max_norm=max_norm)
-        evidence.equal(layer.weight.item(), 0.5, unit="as the weight in the end", max_norm=max_norm)
+            evidence.equal(loss.item(), 1, what="the loss", max_norm=max_norm)
+        evidence.equal(scaler.get_scale(), 2.0**14, what="the scale in the end", max_norm=max_norm)
+        evidence.equal(layer.weight.item(), 0.5, what="the weight in the end", max_norm=max_norm)
 
 
 @verifies(precision.SCALING)
 def test_an_infinite_prediction_skips_the_step_too(impl, evidence, device):
-    """What is infinite in float16 gives an infinite loss; weights stay, and the scale halves."""
+    """A prediction that is infinite in float16 gives an infinite loss; weights stay, and the scale halves."""
     for max_norm in (None, 1.0):
         layer, x = linear(torch.full((1, 1), 300.0, device=device)), torch.full((1, 1), 300.0, device=device)
         optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=1.0), scaler_of(8.0, device)
         step = partial(impl.precision.mixed_precision_step, layer, optimizer, x, x, dtype=torch.float16)
         loss = step(scaler=scaler, max_norm=max_norm)
-        evidence.equal(loss.item(), math.inf, unit="as the loss", max_norm=max_norm)
-        evidence.equal(layer.weight.item(), 300, unit="as the weight", max_norm=max_norm)
-        evidence.equal(scaler.get_scale(), 4, unit="as the scale", max_norm=max_norm)
+        evidence.equal(loss.item(), math.inf, what="the loss", max_norm=max_norm)
+        evidence.equal(layer.weight.item(), 300, what="the weight", max_norm=max_norm)
+        evidence.equal(scaler.get_scale(), 4, what="the scale", max_norm=max_norm)
 
 
 @verifies(precision.SCALING)
@@ -367,7 +377,9 @@ def test_the_scale_is_raised_after_enough_good_steps(impl, evidence, device):
         for _ in range(7):
             impl.precision.mixed_precision_step(layer, optimizer, x, y, scaler=scaler, max_norm=max_norm)
             scales.append(scaler.get_scale())
-        evidence.equal(scales, [4.0, 4.0, 8.0, 8.0, 8.0, 16.0, 16.0], unit="as the scales", max_norm=max_norm)
+        evidence.equal(
+            scales, [4.0, 4.0, 8.0, 8.0, 8.0, 16.0, 16.0], what="the scale after each step", max_norm=max_norm
+        )
 
 
 @verifies(precision.SCALING)
@@ -381,7 +393,7 @@ def test_the_scale_is_raised_after_enough_good_steps(impl, evidence, device):
 def test_gradients_are_clipped_once_they_are_unscaled(impl, evidence, device, seed, sizes, dtype, scale, ratio):
     """The gradients of all the optimizer's parameters, and no others, get the norm max_norm if theirs is larger."""
     layer, x, y = exact_problem(seed, sizes, device)
-    y = y.sign() + 16  # the errors are −1 to −31, so that the norm is at least 1
+    y = y.sign() + 16  # The errors are −1 to −31, so that the norm is at least 1.
     _, *gradients = exact_step(layer, x, y)
     norm = torch.cat([g.flatten() for g in gradients]).norm().item()
     factor = 1.0 if ratio is None else min(1.0, ratio)
@@ -398,4 +410,4 @@ def test_gradients_are_clipped_once_they_are_unscaled(impl, evidence, device, se
     for name, parameter, old, gradient in zip(("weight", "bias"), layer.parameters(), before, gradients, strict=True):
         predicted = old - factor * gradient
         tolerance = bounds.updates.stepped(predicted, factor * gradient, 0.0 if ratio is None else relative)
-        evidence.close(parameter.detach(), predicted, tolerance=tolerance, unit=f"as the {name}", norm=norm)
+        evidence.close(parameter.detach(), predicted, tolerance=tolerance, what=f"the {name} after the step", norm=norm)
