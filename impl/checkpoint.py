@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 __all__ = ["load", "save"]
 
 PARTS = {"model", "optimizer", "kind", "groups", "step", "random"}
-DIGEST = hashlib.sha256().digest_size  # bytes at the end of a file, over all that comes before
+DIGEST = hashlib.sha256().digest_size  # A file ends with a digest of all its other bytes.
 
 
 def save(path: str | Path, model: nn.Module, optimizer: Optimizer, step: SupportsIndex) -> None:
@@ -44,8 +44,8 @@ def save(path: str | Path, model: nn.Module, optimizer: Optimizer, step: Support
         "step": index(step),
         "random": _random_state(),
     }
-    path = Path(path).resolve()  # of a link, what it points to is replaced
-    temporary = path.with_name(f".{path.name}.tmp")  # in the same folder: a rename between file systems is a copy
+    path = Path(path).resolve()  # Of a link, its target is replaced.
+    temporary = path.with_name(f".{path.name}.tmp")  # A rename across file systems is a copy.
     try:
         with open(temporary, "w+b") as file:
             torch.save(state, file)
@@ -55,14 +55,14 @@ def save(path: str | Path, model: nn.Module, optimizer: Optimizer, step: Support
             file.seek(0)
             file.write(hashlib.file_digest(file, "sha256").digest())
             file.flush()
-            os.fsync(file.fileno())  # before the rename, which may reach the disk first
+            os.fsync(file.fileno())  # Otherwise the rename may reach the disk first.
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # for the rename itself
+        os.fsync(folder)  # This makes the rename itself durable.
     finally:
         os.close(folder)
 

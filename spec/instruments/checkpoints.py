@@ -1,7 +1,7 @@
-"""What becomes of checkpoints: training that is interrupted, saves that are killed, and disks that are full.
+"""Checkpoints under stress: interrupted training, killed saves and full disks.
 
-All of it is for a process of its own, in which `saving_and_loading` is run: see `processes`. `package` is the
-implementation, whose module `checkpoint` saves and loads.
+`saving_and_loading` runs each of them in a process of its own: see `processes`. `package` names the implementation,
+whose module `checkpoint` saves and loads.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from torch import nn
 
 from spec.instruments import interruption
 
-HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # accelerators, which a fork cannot go on using
+HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # A forked process cannot use an accelerator.
 
 
 def saving_and_loading(work: str, arguments: dict[str, object]) -> object:
-    """Do one of this module's works in a fresh process, on one thread: more would wait for each other."""
+    """Run one function of this module in a fresh process, on one thread: several would wait for each other."""
     import torch
 
     from spec.instruments import checkpoints, eager
@@ -35,7 +35,7 @@ def saving_and_loading(work: str, arguments: dict[str, object]) -> object:
 
 
 def train(package: str, folder: str, device: str, optimizers: list[str], stages: list[Any]) -> list[dict[str, Any]]:
-    """Train a small network in stages, each from one step to another: the losses and the state each ends with.
+    """Train a small network in stages, each from one step to another; return each stage's losses and last state.
 
     A stage (first, last) that does not begin at step 0 goes on from the checkpoint that the one from 0 left. Without a
     package, checkpoints are plain files of all that matters, and a stage (first, last, lacks) does without its "step"
@@ -62,7 +62,9 @@ def train(package: str, folder: str, device: str, optimizers: list[str], stages:
         for step in range(start, start + last - first):
             for group in optimizer.param_groups:
                 group["lr"] = 0.1 / (1 + step)
-            x = torch.randn(4, 3) + random.gauss(0, 1)  # one of a pair of normal numbers: the other is kept for later
+            x = torch.randn(4, 3) + random.gauss(
+                0, 1
+            )  # `gauss` draws a pair of numbers and holds the second for later.
             y = torch.rand(4, 2, device=device) + np.random.standard_normal()
             loss = (model(x.to(device)) - y).square().mean()
             optimizer.zero_grad()
@@ -121,10 +123,12 @@ def kill_saves(package: str, folder: str, last: int, parts: int, timed: int) -> 
             raise
         except Exception as error:
             return f"{type(error).__name__}: {error}", old
-        state = optimizer.state[model[0]].get("momentum_buffer", torch.tensor(-1.0))  # as if it were not restored
+        state = optimizer.state[model[0]].get(
+            "momentum_buffer", torch.tensor(-1.0)
+        )  # Without a momentum, −1 stands for one that was not restored.
         values = {step, *model[0].flatten().tolist(), *state.flatten().tolist()}
-        told = {(old,): "the old one", (new,): "the new one"}.get(tuple(values), f"parts of {sorted(values)}")
-        return told, step
+        checkpoint = {(old,): "the old one", (new,): "the new one"}.get(tuple(values), f"parts of {sorted(values)}")
+        return checkpoint, step
 
     def save(number: int) -> interruption.Work:
         return lambda: module.save(path, *filled(number), number)
@@ -149,21 +153,21 @@ def kill_saves(package: str, folder: str, last: int, parts: int, timed: int) -> 
     after, _ = found(0, 1)
     if after == "the old one":
         raise RuntimeError("a fork of a process that has saved cannot save")
-    if after != "the new one":  # nor will it be when a save is killed
-        return {"told": [["nothing", after]], "left": [], "order": [], "late": 0}
+    if after != "the new one":  # Even an undisturbed save loses data: report only that, and kill nothing.
+        return {"found": [["nothing", after]], "left": [], "order": [], "late": 0}
     sizes = [os.path.getsize(path) * n // parts for n in range(parts)]
     kills += [(interruption.kill_beyond, size, f"byte {size} of a file") for size in sizes]
     kills += [(interruption.kill_after, took * 1.25 * (n + 0.5) / timed, "a while") for n in range(timed)]
-    told, before = [], 1
+    results, before = [], 1
     for number, (kill, moment, name) in enumerate(kills, 2):
         kill(save(number), moment)
         file, before = found(before, number)
-        told.append([name, file])
+        results.append([name, file])
     save(before)()
     left = [name for name in os.listdir(folder) if name != "checkpoint"]
     meant = dict.fromkeys(interruption.SYNCS, "sync") | dict.fromkeys(interruption.RENAMES, "rename")
     order = [meant[name] for name in begun if name in meant]
-    return {"told": told, "left": left, "order": order, "late": max(late)}
+    return {"found": results, "left": left, "order": order, "late": max(late)}
 
 
 def _sizes(folder: str, *, opened: bool = False) -> dict[tuple[int, int], int]:
@@ -176,29 +180,29 @@ def _sizes(folder: str, *, opened: bool = False) -> dict[tuple[int, int], int]:
 
 
 def fill_the_disk(package: str, folder: str, parts: int) -> list[str]:
-    """Save where no file can grow beyond a part of what it takes: what became of save, file and folder."""
+    """Save under limits on the file's size; return the outcome of the save, the load, and the folder's files."""
     os.environ |= HIDDEN
     module = importlib.import_module(f"{package}.checkpoint")
     path = f"{folder}/checkpoint"
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write that is too long then fails as on a full disk
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # A write beyond the limit then fails as on a full disk.
     model = torch.nn.Linear(20, 20)
     optimizer = torch.optim.SGD(model.parameters())
     module.save(path, model, optimizer, 1)
     size = os.path.getsize(path)
-    told = []
+    outcomes = []
     for part in range(parts):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size * part // parts, resource.RLIM_INFINITY))
         try:
             module.save(path, model, optimizer, 2)
-            told.append("no error")
+            outcomes.append("no error")
         except NotImplementedError:
             raise
         except Exception:
-            told.append("an error")
+            outcomes.append("an error")
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         try:
-            told.append(f"step {module.load(path, model, optimizer)}")
+            outcomes.append(f"step {module.load(path, model, optimizer)}")
         except Exception as error:
-            told.append(f"{type(error).__name__}: {error}")
-        told.append(", ".join(sorted(os.listdir(folder))))
-    return told
+            outcomes.append(f"{type(error).__name__}: {error}")
+        outcomes.append(", ".join(sorted(os.listdir(folder))))
+    return outcomes

@@ -25,7 +25,7 @@ CALLS |= {"flush", "truncate", "ftruncate", "link", "symlink", "unlink", "remove
 def moments(work: Work) -> list[str]:
     """Do the work and return the file operations that it began, in their order.
 
-    After each renaming comes "renamed", and "synchronised" where a file was opened each of whose writes will be.
+    "renamed" follows each renaming. "synchronised" says that a file was opened so that each write is synchronised.
     """
     found: list[str] = []
     watch(work, found.append)
@@ -48,7 +48,7 @@ def kill_beyond(work: Work, size: int) -> None:
     """Do the work in a fork, which ends where it would make any file larger than so many bytes, in C or C++ too."""
 
     def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the signal would leave a dump of the process's memory
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # Without this the signal would write a core dump.
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
         work()
@@ -82,7 +82,7 @@ def _fork(work: Work) -> int:
 
 
 def watch(work: Work, tell: Callable[[str], object]) -> None:
-    """Do the work, in threads of its own too, and tell each of its moments when it comes."""
+    """Do the work and call `tell` with each moment as it comes, in the work's own threads too."""
 
     def note(frame: FrameType, event: str, function: Any) -> None:
         if event == "c_call" and function.__name__ in CALLS:
@@ -94,7 +94,7 @@ def watch(work: Work, tell: Callable[[str], object]) -> None:
         if event == "open" and sys.getprofile() is note and arguments[2] & (os.O_SYNC | os.O_DSYNC):
             tell("synchronised")
 
-    sys.addaudithook(heed)  # which stays as long as the process does
+    sys.addaudithook(heed)  # An audit hook cannot be removed: it lasts as long as the process.
     threading.setprofile(note)
     sys.setprofile(note)
     try:

@@ -32,6 +32,6 @@ def test_a_checkpoint_is_saved_and_loaded(impl, evidence, meter, device, tmp_pat
     }
     meter.rates(works, device, flush=False)
     weight.data.zero_()
-    evidence.equal(load(), 1, unit="steps", saved=1)
-    evidence.equal(weight.detach(), before, unit="as the weight", rows=rows)
-    evidence.equal(optimizer.state[weight].get("momentum_buffer"), before * 2, unit="as the momentum")
+    evidence.equal(load(), 1, what="the loaded step", unit="steps", saved=1)
+    evidence.equal(weight.detach(), before, what="the loaded weight", rows=rows)
+    evidence.equal(optimizer.state[weight].get("momentum_buffer"), before * 2, what="the loaded momentum")

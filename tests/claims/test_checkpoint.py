@@ -88,7 +88,7 @@ def elsewhere(spec_impl, spec_fresh, pytestconfig, tmp_path_factory, request):
 
 
 def needed(impl):
-    """Ask for what a fresh process is going to use: where it is missing, that is said here."""
+    """Look up both functions here: one that is missing is then reported before a fresh process starts."""
     return impl.checkpoint.save, impl.checkpoint.load
 
 
@@ -161,25 +161,25 @@ def everything(model, optimizer):
     return tensors, options
 
 
-def same(evidence, model, optimizer, before, unit):
-    """Require that all is as it was."""
+def same(evidence, model, optimizer, before, when):
+    """Require that model and optimizer have the tensors and options that they had before."""
     tensors, options = everything(model, optimizer)
     names = sorted({*tensors, *options} ^ {*before[0], *before[1]})
-    evidence.equal(names, [], unit=f"as the names that only one of both has {unit}")
+    evidence.equal(names, [], what=f"the names that only one of both has {when}")
     for name, value in before[0].items():
-        evidence.equal(tensors[name], value, unit=f"as the state {unit}", name=name)
+        evidence.equal(tensors[name], value, what=f"the state {when}", name=name)
     name = next((name for name, value in before[1].items() if options[name] != value), "none")
-    evidence.equal(options.get(name), before[1].get(name), unit=f"as an option {unit}", name=name)
+    evidence.equal(options.get(name), before[1].get(name), what=f"an option {when}", name=name)
 
 
 def draws():
-    """Draw from each stream of random numbers, some of which keep the second of a pair."""
+    """Draw from each random stream; some of them draw a pair and hold the second number for the next draw."""
     drawn = [*torch.randn(3).tolist(), *np.random.standard_normal(3), *np.random.random(2)]
     return [float(number) for number in (*drawn, random.gauss(0, 1), random.random())]
 
 
-def told(call):
-    """Return what an error says; "no error" where there is none."""
+def error_of(call):
+    """Return the type and the message of the error that a call raises, or "no error"."""
     try:
         call()
     except NotImplementedError:
@@ -190,13 +190,13 @@ def told(call):
 
 
 def loads(impl, path, model, optimizer, loaded):
-    """Load, and note the step and the random states."""
+    """Load, and append the step and the random states to `loaded`."""
     loaded.append((impl.checkpoint.load(path, model, optimizer), [read() for read, _ in guard.STREAMS.values()]))
 
 
-def refused(evidence, said, **inputs):
-    """Require that there was an error."""
-    evidence.equal("no error" if said == "no error" else "an error", "an error", **inputs)
+def refused(evidence, error, **inputs):
+    """Require that a call raised an error."""
+    evidence.true(error != "no error", "the call raises an error", **inputs)
 
 
 @verifies(checkpoint.RESUME)
@@ -214,31 +214,31 @@ def test_training_goes_on_in_a_fresh_process(impl, evidence, fresh, pytestconfig
         halves += start(fresh, "train", folder=str(folders[1]), stages=[stage], **there).wait()
     for name, predicted in whole.wait()[0].items():
         losses = halves[0][name]["losses"] + halves[1][name]["losses"]
-        evidence.equal(numbers(losses), numbers(predicted["losses"]), unit="as the losses", optimizer=name)
+        evidence.equal(numbers(losses), numbers(predicted["losses"]), what="the losses", optimizer=name)
         state = halves[1][name]["state"]
-        evidence.equal(numbers(state), numbers(predicted["state"]), unit="as the state", optimizer=name)
+        evidence.equal(numbers(state), numbers(predicted["state"]), what="the state at the end", optimizer=name)
 
 
 @refutes(checkpoint.RESUME)
 def test_without_random_states_or_step_it_goes_on_elsewhere(evidence, elsewhere):
-    """With model and optimizer alone, dropout and data are others, or the learning rate is; with all they are not."""
+    """Without random states or the step, training ends in another state; when all is saved, it ends in the same."""
     whole, _, *ends = (numbers(end["SGD"]["state"]) for end in elsewhere["plain"].wait())
     for lacks, end in zip(("random states", "step"), ends, strict=False):
-        evidence.differs(end, whole, unit="as the state", lacks=lacks)
-    evidence.equal(ends[-1], whole, unit="as the state with all")
+        evidence.differs(end, whole, what="the state at the end", lacks=lacks)
+    evidence.equal(ends[-1], whole, what="the state at the end, when all is saved")
 
 
 @verifies(checkpoint.RESUME)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_loading_restores_what_was_saved_in_place(impl, evidence, optimizer, tmp_path):
-    """Whatever became of them since, model and optimizer hold what they held, in the same objects, each time."""
+    """After any changes a load restores model and optimizer, in the same objects, and does so again."""
     path = tmp_path / "checkpoint"
     model, made = network(1, optimizer)
     before, gradients = everything(model, made), [parameter.grad.clone() for parameter in model.parameters()]
     impl.checkpoint.save(path, model, made, 7)
     same(evidence, model, made, before, "after the save")
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-        evidence.equal(parameter.grad, gradient, unit="as the gradient after the save")
+        evidence.equal(parameter.grad, gradient, what="the gradient after the save")
     for target in (model, network(5, optimizer)[0]):
         options = {"lr": 0.5, "weight_decay": 0.25}
         to = made if target is model else getattr(torch.optim, optimizer)(target.parameters(), **options)
@@ -249,14 +249,13 @@ def test_loading_restores_what_was_saved_in_place(impl, evidence, optimizer, tmp
             objects = [*map(id, target.parameters())]
             with guard.watched():
                 step = impl.checkpoint.load(str(path), target, to)
-            evidence.equal(step, 7, unit="steps")
-            evidence.equal(type(step).__name__, "int", unit="as the step")
+            evidence.equal(step, 7, what="the loaded step", unit="steps")
+            evidence.true(type(step) is int, "the step is a Python integer", step=step)
             same(evidence, target, to, before, f"after the {attempt} load")
             held = [id(parameter) for group in to.param_groups for parameter in group["params"]]
-            for holder, kept in (("model", [*map(id, target.parameters())]), ("optimizer", held)):
-                evidence.equal("the same" if kept == objects else "others", "the same", unit="parameters", of=holder)
-            tied = "tied" if target[0].weight is target[1].weight else "apart"
-            evidence.equal(tied, "tied", unit="weights")
+            for holder, found in (("model", [*map(id, target.parameters())]), ("optimizer", held)):
+                evidence.true(found == objects, "the parameters are the same objects", of=holder)
+            evidence.true(target[0].weight is target[1].weight, "the tied weights are still tied", load=attempt)
 
 
 @verifies(checkpoint.RESUME)
@@ -269,20 +268,22 @@ def test_what_users_hang_onto_them_goes_along(impl, evidence, schedule, tmp_path
     saved, loaded = surrounded(1, schedule), surrounded(2, schedule)
     goes_on(*saved, 1.0, -2.0, 3.0, alike=2)
     if schedule == "exponential":
-        evidence.equal(saved[1].param_groups[0]["lr"], 0.0125, unit="as the rate")
+        evidence.equal(saved[1].param_groups[0]["lr"], 0.0125, what="the learning rate")
     for parameter in saved[0]._orig_mod.parameters():
-        parameter.grad = None  # It was frozen half way, and has a state of before.
+        parameter.grad = None  # It was frozen half way: it has a state, but no gradient.
     impl.checkpoint.save(tmp_path / "checkpoint", *saved[:2], 3)
     calls = []
     loaded[1].register_step_post_hook(lambda *_: calls.append("called"))
     with guard.watched():
-        evidence.equal(impl.checkpoint.load(tmp_path / "checkpoint", *loaded[:2]), 3, unit="steps")
+        evidence.equal(
+            impl.checkpoint.load(tmp_path / "checkpoint", *loaded[:2]), 3, what="the loaded step", unit="steps"
+        )
     same(evidence, *loaded[:2], everything(*saved[:2]), "after the load")
     loaded[2].load_state_dict(saved[2].state_dict())
     for each in (saved, loaded):
         goes_on(*each, 0.5, 1.5)
     same(evidence, *loaded[:2], everything(*saved[:2]), "two steps later")
-    evidence.equal(calls, ["called"] * 2, unit="as the calls of a hook")
+    evidence.equal(calls, ["called"] * 2, what="the calls of a hook")
 
 
 @verifies(checkpoint.RESUME)
@@ -292,8 +293,8 @@ def test_a_checkpoint_from_before_the_first_step_has_no_state(impl, evidence, tm
     impl.checkpoint.save(tmp_path / "checkpoint", model, torch.optim.Adam(model.parameters(), lr=0.5), 0)
     with guard.watched():
         impl.checkpoint.load(tmp_path / "checkpoint", model, made)
-    evidence.equal(made.state_dict()["state"], {}, unit="as the optimizer's state", saved="before a step")
-    evidence.equal(made.param_groups[0]["lr"], 0.5, unit="as the learning rate", before=0.125)
+    evidence.equal(made.state_dict()["state"], {}, what="the optimizer's state", saved="before a step")
+    evidence.equal(made.param_groups[0]["lr"], 0.5, what="the learning rate", before=0.125)
 
 
 @pytest.fixture
@@ -308,8 +309,14 @@ def test_a_path_may_be_a_mere_name(impl, evidence):
     """A name without a folder is one in the working folder."""
     impl.checkpoint.save("checkpoint", *network(1), 3)
     with guard.watched():
-        evidence.equal(impl.checkpoint.load(Path("checkpoint"), *network(2)), 3, unit="steps", path="checkpoint")
-    evidence.equal([path.name for path in Path().iterdir()], ["checkpoint"], unit="in the folder")
+        evidence.equal(
+            impl.checkpoint.load(Path("checkpoint"), *network(2)),
+            3,
+            what="the loaded step",
+            unit="steps",
+            path="checkpoint",
+        )
+    evidence.equal([path.name for path in Path().iterdir()], ["checkpoint"], what="the files in the folder")
 
 
 @verifies(checkpoint.RESUME)
@@ -336,14 +343,16 @@ def test_every_bit_and_dtype_is_kept(impl, evidence, tmp_path):
     impl.checkpoint.save(tmp_path / "checkpoint", model, optimizer, 0)
     other, to = made()
     with guard.watched():
-        evidence.equal(impl.checkpoint.load(tmp_path / "checkpoint", other, to), 0, unit="steps", saved=0)
+        evidence.equal(
+            impl.checkpoint.load(tmp_path / "checkpoint", other, to), 0, what="the loaded step", unit="steps", saved=0
+        )
     for name, value in model.state_dict().items():
         if value.is_floating_point() and value.numel():
             width = {8: torch.int64, 4: torch.int32, 2: torch.int16}[value.element_size()]
-            evidence.equal(other.state_dict()[name].view(width), value.view(width), unit="as the bits", name=name)
+            evidence.equal(other.state_dict()[name].view(width), value.view(width), what="the bits", name=name)
         else:
-            evidence.equal(other.state_dict()[name], value, unit="as the values", name=name)
-    evidence.equal(other.frozen.requires_grad, False, unit="(requires grad)")
+            evidence.equal(other.state_dict()[name], value, what="the values", name=name)
+    evidence.true(not other.frozen.requires_grad, "the frozen parameter is still frozen")
 
 
 @verifies(checkpoint.RESUME)
@@ -367,8 +376,8 @@ def test_random_numbers_go_on_where_they_were(impl, evidence, tmp_path, pytestco
     names = ["torch"] * 3 + ["NumPy"] * 5 + ["Python"] * 2
     for stream, after, unsaved, loaded in zip(names, predicted, undisturbed, measured, strict=True):
         if stream != "Python" or not checked:
-            evidence.equal(after, unsaved, unit="as the draw after the save", stream=stream)
-        evidence.equal(loaded, after, unit="as the draw after the load", stream=stream)
+            evidence.equal(after, unsaved, what="the draw after the save", stream=stream)
+        evidence.equal(loaded, after, what="the draw after the load", stream=stream)
 
 
 @verifies(checkpoint.RESUME)
@@ -379,17 +388,20 @@ def test_a_step_is_a_whole_number(impl, evidence, tmp_path):
         impl.checkpoint.save(tmp_path / "checkpoint", model, optimizer, step)
         with guard.watched():
             loaded = impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer)
-        evidence.equal(loaded, int(step), unit="steps", saved=step)
-        evidence.equal(type(loaded).__name__, "int", unit="as the step", saved=step)
+        evidence.equal(loaded, int(step), what="the loaded step", unit="steps", saved=step)
+        evidence.true(type(loaded) is int, "the step is a Python integer", saved=step)
     for step, error in ((-1, ValueError), ("7", TypeError), (None, TypeError), (1.5, (TypeError, ValueError))):
         evidence.raises(error, partial(impl.checkpoint.save, tmp_path / "new", model, optimizer, step), step=step)
         evidence.raises(
             error, partial(impl.checkpoint.save, tmp_path / "checkpoint", model, optimizer, step), step=step
         )
-    evidence.equal([each.name for each in tmp_path.iterdir()], ["checkpoint"], unit="in the folder")
+    evidence.equal([each.name for each in tmp_path.iterdir()], ["checkpoint"], what="the files in the folder")
     with guard.watched():
         evidence.equal(
-            impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer), 2**62 + 1, unit="steps in the old"
+            impl.checkpoint.load(tmp_path / "checkpoint", model, optimizer),
+            2**62 + 1,
+            what="the step in the old file",
+            unit="steps",
         )
 
 
@@ -413,8 +425,8 @@ def test_what_does_not_match_is_refused(impl, evidence, tmp_path):
     wrong["fewer parameters"] = model, torch.optim.Adam(parameters[:-1])
     for difference, (model, optimizer) in wrong.items():
         with guard.watched():
-            said = told(partial(impl.checkpoint.load, path, model, optimizer))
-        refused(evidence, said, difference=difference)
+            error = error_of(partial(impl.checkpoint.load, path, model, optimizer))
+        refused(evidence, error, difference=difference)
 
 
 @verifies(checkpoint.RESUME)
@@ -422,35 +434,44 @@ def test_no_progress_is_saved_that_cannot_be_loaded(impl, evidence, tmp_path):
     """A NumPy number as learning rate, which the weights-only loader refuses: the save raises or the load works."""
     model, optimizer = network(1)
     optimizer.param_groups[0]["lr"] = np.float64(0.25)
-    refused = told(partial(impl.checkpoint.save, tmp_path / "checkpoint", model, optimizer, 1)) != "no error"
+    is_refused = error_of(partial(impl.checkpoint.save, tmp_path / "checkpoint", model, optimizer, 1)) != "no error"
     other, to = network(2)
-    if not refused:
+    if not is_refused:
         with guard.watched():
             impl.checkpoint.load(tmp_path / "checkpoint", other, to)
-    kept = "refused" if refused else float(to.param_groups[0]["lr"])
-    evidence.equal(kept, "refused" if refused else 0.25, unit="as the learning rate")
-    evidence.equal(len([*tmp_path.iterdir()]), 0 if refused else 1, unit="files")
+        evidence.equal(float(to.param_groups[0]["lr"]), 0.25, what="the learning rate")
+    evidence.equal(len([*tmp_path.iterdir()]), 0 if is_refused else 1, what="the number of files", unit="files")
 
 
 @verifies(checkpoint.CRASH)
 def test_a_save_killed_at_any_moment_leaves_the_old_or_the_new(impl, evidence, elsewhere):
-    """Killed at any file operation or in between, it leaves one complete checkpoint, and the next save tidies up.
+    """A save killed at any moment leaves one complete checkpoint, and the next save removes its leftovers.
 
-    What it writes is synchronised before it is renamed, and its new name afterwards.
+    The file's content is synchronised before the file is renamed, and the folder with its new name afterwards.
     """
     needed(impl)
     ended = elsewhere["kills"].wait()
-    for killed_before, found in ended["told"]:
-        whole = found if found not in ("the old one", "the new one") else "one complete checkpoint"
-        evidence.equal(whole, "one complete checkpoint", killed_before=killed_before)
+    for killed_before, found in ended["found"]:
+        whole = found in ("the old one", "the new one")
+        evidence.true(whole, "a complete checkpoint is left", killed_before=killed_before, found=found)
     order = ended["order"]
-    evidence.equal(ended["left"], [], unit="as what a killed save leaves after the next one", order=order)
+    evidence.equal(
+        ended["left"], [], what="the files that a killed save leaves behind after the next save", order=order
+    )
     if "rename" in order:
         first = order.index("rename")
-        evidence.at_least(order[:first].count("sync"), 1, unit="synchronisations before the renaming", order=order)
-        evidence.at_least(order[first:].count("sync"), 1, unit="synchronisations after the renaming", order=order)
+        evidence.at_least(
+            order[:first].count("sync"), 1, what="before the renaming", unit="synchronisations", order=order
+        )
+        evidence.at_least(
+            order[first:].count("sync"), 1, what="after the renaming", unit="synchronisations", order=order
+        )
     evidence.equal(
-        ended["late"], 0, unit="bytes written after the last synchronisation before the renaming", order=order
+        ended["late"],
+        0,
+        what="the data written after the last synchronisation before the renaming",
+        unit="bytes",
+        order=order,
     )
 
 
@@ -462,18 +483,18 @@ def test_overwriting_the_only_file_loses_it(evidence, tmp_path):
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
     with open(path, "r+b") as file:
         file.truncate(path.stat().st_size // 2)
-    found = told(partial(torch.load, path, weights_only=True)).split(":")[0]
-    evidence.differs(found, "no error", unit="from what is left")
+    found = error_of(partial(torch.load, path, weights_only=True)).split(":")[0]
+    evidence.differs(found, "no error", what="the result of loading the remains")
 
 
 @verifies(checkpoint.CRASH)
 def test_a_full_disk_keeps_the_old(impl, evidence, elsewhere):
     """A save that runs out of space anywhere raises, leaves the old checkpoint, and nothing else in the folder."""
     needed(impl)
-    told = iter(elsewhere["full disk"].wait())
+    results = iter(elsewhere["full disk"].wait())
     for part in range(PARTS):
-        for predicted, unit in (("an error", "from the save"), ("step 1", "loaded"), ("checkpoint", "in the folder")):
-            evidence.equal(next(told), predicted, unit=unit, room_for=f"{part}/{PARTS} of the file")
+        for predicted, what in (("an error", "the save"), ("step 1", "the load"), ("checkpoint", "the folder")):
+            evidence.equal(next(results), predicted, what=what, room_for=f"{part}/{PARTS} of the file")
 
 
 @verifies(checkpoint.CRASH)
@@ -487,15 +508,24 @@ def test_a_failed_save_keeps_the_old_and_its_neighbours(impl, evidence, tmp_path
     model, optimizer = network(2)
     optimizer.param_groups[0]["schedule"] = lambda: None
     for failing, pair in ((path, (model, optimizer)), (tmp_path / "folder", network(2))):
-        said = told(partial(impl.checkpoint.save, failing, *pair, 9))
-        evidence.equal("no error" if said == "no error" else "an error", "an error", path=failing.name)
+        error = error_of(partial(impl.checkpoint.save, failing, *pair, 9))
+        refused(evidence, error, path=failing.name)
         found = sorted(each.name for each in tmp_path.iterdir())
         evidence.equal(
-            found, ["checkpoint", "checkpoint.old", "folder", "other"], unit="in the folder", path=failing.name
+            found,
+            ["checkpoint", "checkpoint.old", "folder", "other"],
+            what="the files in the folder",
+            path=failing.name,
         )
     for number, name in enumerate(("checkpoint.old", "other", "checkpoint")):
         with guard.watched():
-            evidence.equal(impl.checkpoint.load(tmp_path / name, *network(3)), number, unit="steps", file=name)
+            evidence.equal(
+                impl.checkpoint.load(tmp_path / name, *network(3)),
+                number,
+                what="the loaded step",
+                unit="steps",
+                file=name,
+            )
 
 
 @verifies(checkpoint.CRASH)
@@ -504,7 +534,7 @@ def test_a_damaged_file_is_refused_or_loads_as_saved(impl, evidence, tmp_path):
     path, damaged = tmp_path / "checkpoint", tmp_path / "file-7"
     saved = network(1)
     with guard.watched():
-        draws()  # so that the random states in the file are not those of now
+        draws()  # The random states in the file then differ from the current ones.
         impl.checkpoint.save(path, *saved, 3)
     intact = []
     with guard.watched():
@@ -524,15 +554,14 @@ def test_a_damaged_file_is_refused_or_loads_as_saved(impl, evidence, tmp_path):
         before = everything(model, optimizer)
         loaded = []
         with guard.watched() as left:
-            said = told(partial(loads, impl, damaged, model, optimizer, loaded))
-        if loaded:  # the damage did no harm: a date in the file, say
-            evidence.equal(loaded[0][0], 3, unit="as the step", damage=what)
-            streams = "as saved" if loaded == intact else "others"
-            evidence.equal(streams, "as saved", unit="random states", damage=what)
-            same(evidence, model, optimizer, everything(*saved), "as it was saved")
+            error = error_of(partial(loads, impl, damaged, model, optimizer, loaded))
+        if loaded:  # The altered bit does not matter: it is part of a date, for example.
+            evidence.equal(loaded[0][0], 3, what="the step", damage=what)
+            evidence.true(loaded == intact, "step and random states are those of the intact file", damage=what)
+            same(evidence, model, optimizer, everything(*saved), "after the load of a harmless damage")
             continue
-        refused(evidence, said, damage=what)
-        evidence.equal(left, [], unit="as what a refused load changes", damage=what)
+        refused(evidence, error, damage=what)
+        evidence.equal(left, [], what="the global state that a refused load changes", damage=what)
         same(evidence, model, optimizer, before, "after a refused load")
 
 
@@ -545,8 +574,8 @@ def test_what_is_no_checkpoint_is_refused(impl, evidence, tmp_path):
     torch.save([], tmp_path / "list-7")
     (tmp_path / "pickle-7").write_bytes(pickle.dumps({"step": 1}))
     for name in ("missing-7", "folder-7", "weights-7", "list-7", "pickle-7"):
-        said = told(partial(impl.checkpoint.load, tmp_path / name, model, optimizer))
-        refused(evidence, said, file=name)
+        error = error_of(partial(impl.checkpoint.load, tmp_path / name, model, optimizer))
+        refused(evidence, error, file=name)
 
 
 @verifies(checkpoint.CRASH)
@@ -561,12 +590,12 @@ def test_loading_runs_no_code(impl, evidence, tmp_path):
         torch.save(content, tmp_path / f"{what}.old", _use_new_zipfile_serialization=False)
         (tmp_path / f"{what}.pickle").write_bytes(pickle.dumps(content))
     optimizer.param_groups[0]["note"] = Code(run)
-    told(partial(impl.checkpoint.save, tmp_path / "own", model, optimizer, 1))  # which may refuse it
-    if run.exists():  # and copy it, which runs it
+    error_of(partial(impl.checkpoint.save, tmp_path / "own", model, optimizer, 1))  # It may refuse.
+    if run.exists():  # A save may copy the state, which runs the code.
         run.rmdir()
     for path in sorted(tmp_path.iterdir()):
         with guard.watched():
-            said = told(partial(impl.checkpoint.load, path, *network(2)))
-        evidence.equal("has run" if run.exists() else "has not run", "has not run", unit="code", file=path.name)
+            error = error_of(partial(impl.checkpoint.load, path, *network(2)))
+        evidence.true(not run.exists(), "the code in the file has not run", file=path.name)
         if path.name != "own":  # of which save may have left the code out
-            refused(evidence, said, file=path.name)
+            refused(evidence, error, file=path.name)

@@ -85,21 +85,21 @@ def package(tmp_path, monkeypatch):
 def test_kills_find_the_moment_at_which_both_are_lost(package):
     """Of a package that overwrites its file some kills leave neither, and none does of the reference."""
     wrong = work("kill_saves", last=8, parts=0, timed=0, **package("overwriting", OVERWRITES))
-    lost = [found for _, found in wrong["told"] if found not in ("the old one", "the new one")]
+    lost = [found for _, found in wrong["found"] if found not in ("the old one", "the new one")]
     assert lost
     assert wrong["order"] == []
     right = work("kill_saves", last=8, parts=0, timed=0, **package("right", "from impl.checkpoint import load, save"))
-    assert {found for _, found in right["told"]} <= {"the old one", "the new one"}
+    assert {found for _, found in right["found"]} <= {"the old one", "the new one"}
     assert right["left"] == []
 
 
 def test_kills_reach_what_is_written_in_cpp(package):
     """torch.save straight to the path is killed in the middle at every part of the file, and the reference too."""
     wrong = work("kill_saves", last=0, parts=4, timed=0, **package("cpp", WRITES_IN_CPP))
-    assert {found for _, found in wrong["told"]}.isdisjoint({"the old one", "the new one"})
-    assert [moment.split()[0] for moment, _ in wrong["told"]] == ["byte"] * 4
+    assert {found for _, found in wrong["found"]}.isdisjoint({"the old one", "the new one"})
+    assert [moment.split()[0] for moment, _ in wrong["found"]] == ["byte"] * 4
     right = work("kill_saves", last=0, parts=4, timed=0, **package("right", "from impl.checkpoint import load, save"))
-    assert [found for _, found in right["told"]] == ["the old one"] * 4
+    assert [found for _, found in right["found"]] == ["the old one"] * 4
     assert right["left"] == []
 
 
@@ -136,9 +136,9 @@ def test_stages_are_what_a_process_started_by_hand_computes(tmp_path):
 def test_a_save_killed_200_times_is_whole_200_times(tmp_path):
     """Killed at random moments of its duration, the file is the complete old or new one, and nothing else remains."""
     ended = work("kill_saves", package="impl", folder=str(tmp_path), last=20, parts=0, timed=KILLS)
-    timed = [found for moment, found in ended["told"] if moment == "a while"]
+    timed = [found for moment, found in ended["found"] if moment == "a while"]
     assert len(timed) == KILLS
-    assert {found for _, found in ended["told"]} == {"the old one", "the new one"}
+    assert {found for _, found in ended["found"]} == {"the old one", "the new one"}
     assert ended["left"] == []
 
 
