@@ -57,6 +57,21 @@ def _set_default_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)
 
 
+def _autocast_nesting() -> int:
+    """Return how many autocast blocks are open; torch tells it only to who opens or closes one."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
+def _restore_autocast_nesting(old: int) -> None:
+    """Close the blocks that were left open: until the last is closed, torch reuses casts of weights that have moved."""
+    while _autocast_nesting() > old:
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+    while _autocast_nesting() < old:
+        torch.autocast_increment_nesting()
+
+
 def _flushes_denormals() -> bool:
     return sys.float_info.min * sys.float_info.epsilon == 0
 
@@ -136,6 +151,7 @@ TORCH: Settings = {
         lambda old: torch.set_autocast_dtype("cpu", old),
     ),
     "torch's cache of autocast": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    "torch's nesting of autocast": (_autocast_nesting, _restore_autocast_nesting),
     "torch's anomaly detection": (
         lambda: torch.is_anomaly_enabled() and ("with" if torch.is_anomaly_check_nan_enabled() else "without") + " NaN",
         lambda old: torch.set_anomaly_enabled(bool(old), old != "without NaN"),

@@ -20,6 +20,7 @@ OTHER = {  # Another value of each setting that is neither a truth value, nor a 
     "torch's float32 precision": "tf32",
     "torch's float32 matmul precision": "medium",
     "torch's dtype of autocast on the CPU": torch.float16,
+    "torch's nesting of autocast": 1,
     "torch's anomaly detection": "without NaN",
     "torch.backends.opt_einsum.strategy": "greedy",
     "the working folder": "/",
