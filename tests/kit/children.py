@@ -236,9 +236,18 @@ def _forget_the_parent() -> None:
     os.chdir(overlay.ROOT)
     for name in [name for name in os.environ if name.startswith("PYTEST_")]:
         del os.environ[name]
+    for optimizer in torch.optim.Optimizer.__subclasses__():
+        _unhook(optimizer)
     torch.set_num_threads(1)  # a fork has none of its parent's OpenMP threads, and would wait for them for ever
     torch.accelerator.device_count = lambda: 0  # nor can it go on using its parent's accelerators,
     torch.cuda.is_available = lambda: False  # the stream of which Adam asks about
+
+
+def _unhook(optimizer: type[torch.optim.Optimizer]) -> None:
+    """Undo what torch did to a class at its first use: it wraps `step`, and a subclass would call the hooks twice."""
+    step: Any = vars(optimizer).get("step")
+    if optimizer.__module__.startswith("impl.") and getattr(step, "hooked", False):
+        optimizer.step = step.__wrapped__  # type: ignore[method-assign]
 
 
 def _apply(over: Overlay) -> None:
