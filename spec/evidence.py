@@ -16,8 +16,8 @@ from spec.messages import hints
 from spec.messages.sentences import LONGEST, Json, called, given, plain, recorded, sentence, show, show_input
 
 Hint = Callable[[], str]  # names a mistake, or nothing
-OWN = ("deviation", "suspects")  # what a record does not hand on
-POINTS = 200  # of one series
+OWN = ("deviation", "suspects")  # A record keeps these to itself.
+POINTS = 200  # One series has at most so many.
 
 
 class EvidenceError(AssertionError):

@@ -32,7 +32,7 @@ filled_shapes = st.sampled_from(
 _views = tuple(itertools.product(VIEWS, range(4), range(3)))  # name, dimension, number
 views = st.sampled_from(_views)
 view_chains = st.tuples(*[st.sampled_from((None, *_views))] * 4).map(lambda steps: [step for step in steps if step])
-picks = st.integers(0, 999)  # which of a tensor's elements
+picks = st.integers(0, 999)  # Each picks one element of a tensor.
 values_of_less_than_a_mebibyte = st.integers(0, 2**18 - 128)  # 4 bytes each
 
 # ---- dimensions ----
@@ -165,7 +165,7 @@ _rates = st.sampled_from((19.5e12, 312e12, 989.5e12, 10**15, 1.5, 2**60 + 1))
 training_runs = st.tuples(
     _counts, _counts, _rates, st.integers(1, 2**16), st.integers(1, 2**10).map(lambda n: n / 2**10)
 )
-memories = st.one_of(  # and the bytes that each parameter takes
+memories = st.one_of(  # Pairs of a memory and the bytes per parameter.
     st.tuples(st.integers(0, 10**4) | st.integers(2**53, 2**70), st.sampled_from((16, 12, 1, 2, 4, 18, 7, 2**55))),
     st.tuples(st.integers(0, 10**12).map(lambda tenths: tenths / 10), st.sampled_from((16, 7, 0.5, 4.5, 0.25))),
 )
@@ -211,5 +211,5 @@ low_dtypes = st.sampled_from((torch.bfloat16, torch.float16))
 # Points, inputs and outputs: the mean over powers of 2 of the squares of small integers is exact in every dtype.
 exact_sizes = st.sampled_from(tuple(itertools.product((1, 2, 4), (1, 2, 3), (1, 2))))
 layer_sizes = st.sampled_from(tuple(itertools.product((1, 2, 5), (1, 3, 4), (1, 2, 6), (1, 2))))
-scales = st.sampled_from((None, 1.0, 16.0, 2.0**8))  # of the loss; None: no scaler
-norm_ratios = st.sampled_from((None, 0.25, 0.5, 0.875, 1.125, 4.0))  # of max_norm to the norm
+scales = st.sampled_from((None, 1.0, 16.0, 2.0**8))  # None stands for no scaler.
+norm_ratios = st.sampled_from((None, 0.25, 0.5, 0.875, 1.125, 4.0))  # The ratio of max_norm to the norm.

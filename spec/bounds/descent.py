@@ -12,9 +12,9 @@ from torch import Tensor
 from spec.bounds.chance import FALSE_ALARM, FloatArray
 from spec.bounds.rounding import gamma, unit_roundoff
 
-DIGITS = 120  # of moments, which all but cancel where what they belong to hardly varies
+DIGITS = 120  # Central moments are tiny differences of large numbers.
 CURVE = FALSE_ALARM / 10**5  # each of at most that many points of curves is passed with this probability
-ORDER = 24  # of moments: higher ones would narrow a band by a tenth or less
+ORDER = 24  # Moments of a higher order would narrow a band by a tenth or less.
 
 
 @functools.cache

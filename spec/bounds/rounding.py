@@ -24,7 +24,7 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps / 2
 
 
-STEP = 2.0**-60  # of a difference quotient that is evaluated without rounding
+STEP = 2.0**-60  # The difference quotient is evaluated without rounding.
 
 
 def central_difference(majorant: float, operations: int) -> float:

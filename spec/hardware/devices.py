@@ -11,7 +11,7 @@ MATRIX_CORES = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")  # AMD's
 
 def accelerators() -> list[torch.device]:
     """Return every accelerator present, in index order."""
-    kind = torch.accelerator.current_accelerator()  # what this torch was built for, present or not
+    kind = torch.accelerator.current_accelerator()  # torch was built for it; it may be absent.
     if kind is None:
         return []
     module = torch.get_device_module(kind)

@@ -188,7 +188,7 @@ def _float32_column(device: torch.device) -> str | None:
             return None  # whether ROCm heeds the setting depends on the device and on its libraries' own settings
         return "tf32" if tf32 else "float32"
     if device.type == "cpu":
-        onednn: Any = torch.backends.mkldnn  # which multiplies as the setting allows
+        onednn: Any = torch.backends.mkldnn  # It multiplies as the setting allows.
         precision = onednn.matmul.fp32_precision
         return {"bf16": "bfloat16", "tf32": "tf32"}.get(precision, "float32")
     return "float32"

@@ -294,7 +294,7 @@ class _Tee(io.StringIO):
 
     def __init__(self, out: Any) -> None:
         super().__init__()
-        self.out: Any = out.out if isinstance(out, _Tee) else out  # what is caught inside is not caught again outside
+        self.out: Any = out.out if isinstance(out, _Tee) else out  # Nested, one print counts once.
         here = threading.current_thread()
         self.strangers = {thread.ident for thread in threading.enumerate() if thread is not here}
 

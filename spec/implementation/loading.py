@@ -24,7 +24,7 @@ class Implementation:
     def __init__(self, package: str) -> None:
         self._package = package
         self._chapters: dict[str, Chapter] = {}
-        self.asked = False  # for a chapter, since a test last began
+        self.asked = False  # Each test sets it back when it begins.
 
     @functools.cached_property
     def _error(self) -> str | None:
@@ -32,7 +32,7 @@ class Implementation:
         return _import(self._package)[1]
 
     def __getattr__(self, name: str) -> "Chapter":
-        if name.startswith("_"):  # what pytest and hypothesis ask of any object
+        if name.startswith("_"):  # pytest and hypothesis ask any object for these.
             raise AttributeError(name)
         self.asked = True
         if name not in self._chapters:

@@ -137,10 +137,10 @@ def _timing(taken: list[float]) -> Timing:
 
 # ---- until the median is known ----
 
-KNOWN = 0.01  # of the median, to which it is known when a measurement ends
-NOISY = 0.05  # of the median: known less well, it decides nothing
-DRIFT = 0.1  # of the median, between the first and the second half of the runs: the clock has changed
-STEADY = 0.05  # of the median, between two rounds of warm-up
+KNOWN = 0.01  # A measurement ends once the median is known to this part of it.
+NOISY = 0.05  # A median known less well than this decides nothing.
+DRIFT = 0.1  # If the halves of the runs differ by more, the clock has changed.
+STEADY = 0.05  # Warm-up ends once two rounds differ by less.
 FLUSH = 2**28  # bytes, unless the device's last cache is larger
 
 

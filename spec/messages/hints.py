@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-POINTS = {"points", "batch", "batch_size"}  # what a loss is averaged over
+POINTS = {"points", "batch", "batch_size"}  # A loss is averaged over these.
 MULTIPLY_ADDS = "multiply-adds, each of which is 2 FLOPs"
 FEW = 10  # FLOPs, of which a half may be chance
-LOOSEST = Fraction(1, 1000)  # of the predicted value: a wider tolerance would let many a ratio pass for another
+LOOSEST = Fraction(1, 1000)  # A wider tolerance could confuse two ratios.
 
 
 def suspects(

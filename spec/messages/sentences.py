@@ -54,7 +54,7 @@ def called(call: Callable[[], object]) -> str:
         return ".".join(code.co_names[:2])  # lambda: impl.throughput.mfu(…)
     module = getattr(function, "__module__", "") or ""
     if module.startswith(("tests.", __name__)) or function.__name__ == "<lambda>":
-        return "the call"  # of a helper of the test's
+        return "the call"  # A helper of the test has no public name.
     return f"{module}.{function.__qualname__}".lstrip("._")
 
 

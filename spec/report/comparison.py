@@ -20,7 +20,7 @@ class Part:
 
     report: int
     device: str
-    name: str  # what the device calls itself
+    name: str  # The device reports this name.
 
 
 @dataclass(frozen=True)

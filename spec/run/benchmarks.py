@@ -30,7 +30,7 @@ class Work:
     bytes: int = 0  # read and written, each operand and result once
     dtype: torch.dtype | None = None
     shape: tuple[int, ...] = ()
-    note: str = ""  # what else there is to say, such as that memory ran out at twice the size
+    note: str = ""  # A remark, such as that memory ran out at twice the size.
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Rate:
     device: torch.device
     work: Work
     timing: Timing
-    peak: Promise | None  # for work that counts FLOPs of a dtype
-    bandwidth: Promise | None  # for work that counts bytes
+    peak: Promise | None  # None unless the work counts FLOPs of a dtype.
+    bandwidth: Promise | None  # None unless the work counts bytes.
     doubt: str  # why the timing decides nothing; empty where it does
 
     @property
